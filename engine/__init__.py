@@ -1,0 +1,1 @@
+"""What both arms share: the stepper, the loop, the seam to a backend, the audit."""

@@ -1,0 +1,115 @@
+"""Checks the laws of scheduling after every step."""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import Enum
+
+from ..policies.base import Policy, Sequence, Step
+from .ends import Ends
+from .errors import LawBroken
+from .stepper import Committed
+
+
+class State(Enum):
+    """Where a request stands, as the steps' facts say."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    REJECTED = "rejected"
+    ABORTED = "aborted"
+
+
+class Audit:
+    """Keeps its own account of every request from the facts of the steps, and holds the policy to it.
+
+    The laws: `time` never goes back; `kv`: free + held == usable, holders are counted right and every row has room for
+    its tokens; `budget`: tokens of a step; `seats`: sequences of a step; `cached`: 0 <= hit < tokens of the sequence;
+    `accounts`: every request is in exactly one state, and the policy's queues agree; `preemption` frees something;
+    `output`: a finished request has exactly its output. A policy names those its engine breaks in `exempt`.
+    Raises `LawBroken`.
+    """
+
+    def __init__(self, policy: Policy, ends: Ends) -> None:
+        self._policy = policy
+        self._ends = ends
+        self._states: dict[Sequence, State] = {}
+        self._held: dict[Sequence, int] = {}
+        self._step = -1
+        self._time = 0
+
+    def arrive(self, sequence: Sequence, reason: str | None) -> None:
+        self._states[sequence] = State.WAITING if reason is None else State.REJECTED
+
+    def abort(self, sequence: Sequence) -> None:
+        self._states[sequence] = State.ABORTED
+
+    def decide(self, step: Step, now: int) -> None:
+        """A step was scheduled at `now` nanoseconds and is about to run."""
+        self._step += 1
+        self._law("time", now >= self._time, f"{now} ns after {self._time} ns")
+        self._time = now
+        self._check_size(step)
+        self._check_rows(step)
+        self._move(step)
+
+    def commit(self, committed: Committed) -> None:
+        for sequence in committed.finished:
+            self._states[sequence] = State.FINISHED
+            wanted = self._ends.length(sequence)
+            self._law("output", sequence.generated == wanted, f"{sequence!r} finished, its output has {wanted} tokens")
+        self._check_accounts()
+        self._check_ledger()
+
+    def _check_size(self, step: Step) -> None:
+        engine, totals = self._policy.engine, step.totals
+        tokens, budget = totals.prefill_tokens + totals.decode_seqs, engine.max_num_batched_tokens
+        self._law("budget", budget is None or tokens <= budget, f"{tokens} tokens in a step, the budget is {budget}")
+        seats = engine.max_num_seqs
+        self._law("seats", seats is None or totals.width <= seats, f"{totals.width} sequences, max_num_seqs is {seats}")
+
+    def _check_rows(self, step: Step) -> None:
+        size = self._policy.engine.block_size
+        for chunk in (chunk for forward in step.forwards for chunk in forward.all_chunks()):
+            sequence = chunk.sequence
+            self._law("cached", 0 <= chunk.cached < sequence.num_tokens, f"{sequence!r} hit {chunk.cached} tokens")
+            room = len(sequence.block_table) * size
+            fits = self._policy.ledger is None or chunk.end <= room
+            self._law("kv", fits, f"{sequence!r} computes to token {chunk.end}, its blocks hold {room}")
+
+    def _move(self, step: Step) -> None:
+        for sequence, _ in step.preempted:
+            ran = self._states[sequence] is State.RUNNING and self._policy.ledger is not None
+            self._law("preemption", not ran or self._held[sequence] > 0, f"{sequence!r} was preempted, but held nothing")
+        for sequence in (*step.admitted, *step.resumed):
+            self._states[sequence] = State.RUNNING
+        for sequence, _ in step.preempted:
+            self._states[sequence] = State.WAITING
+        for sequence, _ in step.rejected:
+            self._states[sequence] = State.REJECTED
+
+    def _check_accounts(self) -> None:
+        waiting, running = Counter(self._policy.waiting), Counter(self._policy.running)
+        for sequence, state in self._states.items():
+            found = ("waiting",) * waiting.pop(sequence, 0) + ("running",) * running.pop(sequence, 0)
+            right = found == (state.value,) if state in (State.WAITING, State.RUNNING) else "waiting" not in found
+            where = " and ".join(found) or "in no queue"
+            self._law("accounts", right, f"{sequence!r} is {state.value} by the steps' facts, but {where}")
+        strangers = [*waiting, *running]
+        self._law("accounts", not strangers, f"never submitted, but queued: {strangers}")
+
+    def _check_ledger(self) -> None:
+        ledger, queued = self._policy.ledger, [*self._policy.waiting, *self._policy.running]
+        if ledger is not None:
+            wrong = ledger.violations(queued)
+            self._law("kv", not wrong, "; ".join(wrong))
+            self._held = {sequence: len(sequence.block_table) for sequence in queued}
+
+    def _law(self, name: str, holds: object, otherwise: str) -> None:
+        if not holds and name not in self._policy.exempt:
+            raise LawBroken(f"law {name} broken by {type(self._policy).__name__} in step {self._step}: {otherwise}")
+
+
+def states(audit: Audit) -> Iterable[State]:
+    """The state of every request ever submitted."""
+    return audit._states.values()

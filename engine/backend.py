@@ -1,0 +1,35 @@
+"""The seam to what runs a step: a latency model, or a real model and a clock."""
+
+from collections.abc import Mapping, Sequence as Ids
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..policies.base import Sequence, Step
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What running a step gave: seconds in all, tokens by sequence, and the seconds' parts where they are known."""
+
+    seconds: float
+    sampled: Mapping[Sequence, Ids[int]]
+    host_seconds: float = 0.0
+    device_seconds: float = 0.0
+
+
+class Backend(Protocol):
+    """Runs steps, one at a time and in order. `empty_step`: seconds that an empty step takes."""
+
+    empty_step: float
+
+    def launch(self, step: Step) -> None:
+        """Start a step. Block tables are read here, before anything else is scheduled."""
+
+    def collect(self) -> StepResult:
+        """Wait for the step launched last."""
+
+    def series(self, step: Step, steps: int) -> NDArray[np.float64] | None:
+        """Seconds of each of `steps` decode steps like `step` that follow it; None: they must be run one by one."""

@@ -1,0 +1,125 @@
+"""One tick of the engine, without a clock: arrivals in, schedule, commit, idle."""
+
+from collections.abc import Iterator, Mapping, Sequence as Ids
+from dataclasses import dataclass
+from typing import Any
+
+from ..policies.base import Chunk, EngineFault, Gauges, Policy, Sequence, Step
+from .ends import Change, Ends
+from .errors import PolicyError
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A step and who joined or left its decode batches since the last one."""
+
+    step: Step
+    changes: Ids[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit changed. `wasted`: tokens of this step beyond the end of an output."""
+
+    gauges: Gauges
+    finished: Ids[Sequence]
+    wasted: int
+
+
+class Stepper:
+    """Calls the policy's verbs in the engine's order and keeps who is still to be served.
+
+    Every exception of the policy becomes a `PolicyError` that names the verb and the place, but for `EngineFault`.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.ends = Ends()
+        self.live: dict[Sequence, None] = {}
+        self._known: set[Sequence] = set()
+
+    def arrive(self, sequence: Sequence, output: int) -> str | None:
+        """Hand a request to the policy. Returns its reason if it rejects it."""
+        sequence.order = len(self._known)
+        self._known.add(sequence)
+        self.ends.expect(sequence, output)
+        reason: str | None = self._ask("add", sequence)
+        if reason is None:
+            self.live[sequence] = None
+        return reason
+
+    def schedule(self, now: float) -> Decision:
+        """Ask for the next step and check that it is possible. Raises `PolicyError` if it is not."""
+        step: Step = self._ask("schedule", now)
+        self._check(step)
+        for sequence, _ in step.rejected:
+            self.live.pop(sequence, None)
+        return Decision(step, list(self._follow(step)))
+
+    def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], count: int = 1) -> Committed:
+        """Give the policy the tokens of a step, `count` for each sampling sequence."""
+        stopped = self.ends.stopped(step, count)
+        wasted = sum(count for sequence in stopped if sequence not in self.live)
+        gauges: Gauges = self._ask("commit", step, sampled, stopped)
+        finished = [sequence for sequence in stopped if sequence in self.live]
+        for sequence in finished:
+            del self.live[sequence]
+        return Committed(gauges, finished, wasted)
+
+    def abort(self, sequence: Sequence) -> None:
+        self._ask("abort", sequence)
+        del self.live[sequence]
+
+    def idle(self) -> None:
+        self._ask("idle")
+
+    def horizon(self, step: Step) -> int:
+        """Further steps that may be decided at once, so that the nearest end falls on the last of them."""
+        batches = [forward.decode for forward in step.forwards if forward.decode is not None]
+        if not batches:
+            return 0
+        steps: int = self._ask("horizon", step)
+        return min(steps, *(self.ends.nearest(batch) - 1 for batch in batches))
+
+    def extend(self, step: Step, steps: int) -> list[int]:
+        used: list[int] = self._ask("extend", step, steps)
+        return used
+
+    def _follow(self, step: Step) -> Iterator[Change]:
+        for forward in step.forwards:
+            if forward.decode is not None:
+                changes = forward.decode.take_journal()
+                self.ends.follow(forward.decode, changes)
+                yield from changes
+
+    def _ask(self, verb: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self.policy, verb)(*arguments)
+        except EngineFault:
+            raise
+        except Exception as error:
+            raise PolicyError.raised(self.policy, verb, error) from error
+
+    def _check(self, step: Step) -> None:
+        for forward in step.forwards:
+            seen: set[Sequence] = set()
+            for chunk in forward.chunks:
+                problem = self._impossible(chunk)
+                if chunk.sequence in seen or (forward.decode is not None and chunk.sequence in forward.decode):
+                    problem = "it is in the same forward pass twice"
+                if problem:
+                    name = type(self.policy).__name__
+                    raise PolicyError(f"policy {name} scheduled the impossible: {chunk.sequence!r}: {problem}")
+                seen.add(chunk.sequence)
+
+    def _impossible(self, chunk: Chunk) -> str | None:
+        sequence = chunk.sequence
+        if sequence not in self._known:
+            return "it was never submitted"
+        if chunk.length < 1 or chunk.end > sequence.num_tokens:
+            return f"tokens {chunk.start} to {chunk.end} of {sequence.num_tokens}"
+        if chunk.start != sequence.computed:
+            return f"the chunk starts at {chunk.start}, but {sequence.computed} tokens are computed"
+        if chunk.samples != (chunk.end == sequence.num_tokens):
+            return f"a chunk to {chunk.end} of {sequence.num_tokens} tokens is said to sample: {chunk.samples}"
+        return None

@@ -1,0 +1,1 @@
+"""Scheduling policies: one file per scheduler, and the nouns they share."""

@@ -1,0 +1,1 @@
+"""What engines keep their KV ledger in."""

@@ -1,0 +1,16 @@
+"""Fixtures that many tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of public traces and recorded results; absent in a plain clone."""
+    default = Path(__file__).resolve().parent.parent.parent / "shared"
+    folder = Path(os.environ.get("ARCSIM_DATA", default))
+    if not folder.is_dir():
+        pytest.skip(f"no data folder at {folder}: set ARCSIM_DATA")
+    return folder
