@@ -1,0 +1,1 @@
+"""Model presets and hardware files, for both arms."""

@@ -1,0 +1,1 @@
+"""Latency models: what a step costs."""

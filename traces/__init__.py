@@ -1,0 +1,1 @@
+"""The trace as data, and what can be said of it."""
