@@ -80,7 +80,7 @@ class Audit:
     def _move(self, step: Step) -> None:
         for sequence, _ in step.preempted:
             ran = self._states[sequence] is State.RUNNING and self._policy.ledger is not None
-            self._law("preemption", not ran or self._held[sequence] > 0, f"{sequence!r} was preempted, but held nothing")
+            self._law("preemption", not ran or self._held[sequence] > 0, f"{sequence!r} held nothing to free")
         for sequence in (*step.admitted, *step.resumed):
             self._states[sequence] = State.RUNNING
         for sequence, _ in step.preempted:

@@ -31,12 +31,13 @@ Events = Generator[simpy.Event, Any, None]
 class Loop:
     """Serves one pass over a workload with one policy on one backend, and records it.
 
-    `outcome` afterwards: completed, stalled, engine fault or interrupted, with `report` saying why. Time is in
-    nanoseconds, and requests that arrive at the instant a step is scheduled are in time for it.
+    With `audit` the laws are checked after every step. `outcome` afterwards: completed, stalled, engine fault or
+    interrupted, with `report` saying why. Time is in nanoseconds, and requests that arrive at the instant a step is
+    scheduled are in time for it.
     """
 
     def __init__(
-        self, policy: Policy, session: Session, backend: Backend, *, audit: Audit | None = None,
+        self, policy: Policy, session: Session, backend: Backend, *, audit: bool = False,
         progress: Callable[[int, float], None] | None = None,
     ) -> None:
         self.recorder = Recorder(policy.ledger.usable if policy.ledger is not None else 0)
@@ -48,7 +49,7 @@ class Loop:
         self._stepper = Stepper(policy)
         self._session = session
         self._backend = backend
-        self._audit = audit
+        self._audit = Audit(policy, self._stepper.ends) if audit else None
         self._progress = progress
         self._feed = Feed(session.arrivals())
         self._inbox: list[tuple[int, Arrival]] = []

@@ -35,11 +35,13 @@ class _Request:
 class Recorder:
     """Collects the trace of one run.
 
-    `progress` grows with every token that is computed or sampled for the first time: it tells work from thrashing.
+    `events`: rare branches that the policy took, by step. `progress` grows with every token that is computed or
+    sampled for the first time: it tells work from thrashing.
     """
 
     def __init__(self, kv_total: int) -> None:
         self.progress = 0
+        self.events: list[str] = []
         self.steps = StepTable()
         self._kv_total = kv_total
         self._requests: dict[Sequence, _Request] = {}
@@ -63,6 +65,7 @@ class Recorder:
         step = decision.step
         for batch, sequence, tick, joined in decision.changes:
             self._follow(batch, sequence, tick, joined)
+        self.events += [f"step {len(self.steps)}: {event}" for event in step.events]
         for sequence, reason in step.rejected:
             self._reject(sequence, reason)
         for sequence, _ in step.preempted:

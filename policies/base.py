@@ -32,13 +32,16 @@ class Policy(ABC):
 
     A subclass sets `waiting` and `running` (any sized iterables of sequences: the audit and the stall report read
     them), and `ledger` where it keeps one. Class attributes: `Options`, a pydantic model of its own options;
-    `engine_defaults`, its values for keys of `EngineConfig` that an experiment leaves out; `stall_after`, how many
+    `engine_defaults`, its values for keys of `EngineConfig` that an experiment leaves out; `engine_keys`, those it
+    heeds; `log_style`, whose interval log line is replayed from its traces; `stall_after`, how many
     consecutive empty steps mean that nothing will ever run; `exempt`, names of audit laws that the engine it
     reproduces breaks.
     """
 
     Options: ClassVar[type[BaseModel]] = Options
     engine_defaults: ClassVar[Mapping[str, Any]] = {}
+    engine_keys: ClassVar[frozenset[str]] = frozenset(EngineConfig.model_fields)
+    log_style: ClassVar[str] = "mistralrs"
     stall_after: int = 12
     exempt: ClassVar[frozenset[str]] = frozenset()
 

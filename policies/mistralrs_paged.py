@@ -50,6 +50,7 @@ class MistralrsPaged(Policy):
 
     Options = MistralrsPagedOptions
     engine_defaults: ClassVar[Mapping[str, Any]] = {"block_size": 32, "max_num_seqs": 32}
+    engine_keys: ClassVar[frozenset[str]] = frozenset(EngineConfig.model_fields) - {"max_num_batched_tokens"}
 
     def __init__(self, engine: EngineConfig, options: MistralrsPagedOptions) -> None:
         super().__init__(engine, options)
