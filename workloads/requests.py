@@ -1,0 +1,64 @@
+"""Workloads whose requests are prepared before the run starts."""
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+
+from .arrival import Arrival
+from .pieces import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoop:
+    """Requests that arrive when they arrive, however the engine fares. `notes` say how they came about."""
+
+    name: str
+    requests: tuple[Arrival, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.requests)
+
+    def start(self) -> "OpenSession":
+        return OpenSession(self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """There is nothing to remember: all requests are known from the start."""
+
+    requests: tuple[Arrival, ...]
+
+    def arrivals(self) -> tuple[Arrival, ...]:
+        return self.requests
+
+    def on_finish(self, id: str, now: float) -> None:
+        """No request waits for another to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What becomes requests, one entry per request each: seconds, content, tokens, tokens, and the priority."""
+
+    times: Items[float]
+    prompts: Items[Prompt]
+    outputs: Items[int]
+    max_tokens: Items[int]
+    priorities: Items[int]
+
+
+def make_requests(columns: Columns) -> tuple[Arrival, ...]:
+    """Requests r0, r1, ...; an output ends at `max_tokens` if it would be longer."""
+    rows = zip(
+        columns.times, columns.prompts, columns.outputs, columns.max_tokens, columns.priorities, strict=True,
+    )
+    return tuple(
+        Arrival(f"r{index}", time, prompt, min(output, most), most, priority)
+        for index, (time, prompt, output, most, priority) in enumerate(rows)
+    )
+
+
+def cap_note(columns: Columns) -> list[str]:
+    """Says so where `max_tokens` cuts outputs."""
+    capped = sum(most < output for output, most in zip(columns.outputs, columns.max_tokens, strict=True))
+    return [f"max_tokens ends {capped} of {len(columns.outputs)} outputs early"] if capped else []
