@@ -86,7 +86,7 @@ class Continuous(Policy):
         return plan.step(self._gauges())
 
     def _decode(self, plan: Plan) -> None:
-        due = list(self.growth.take())
+        due = self.growth.take()
         if len(due) > self.pool.free:
             self._make_room(plan, due)
         for sequence in due:
@@ -220,13 +220,15 @@ class Continuous(Policy):
         return self._blocked in ("memory", "prompt over budget") and not self.choice.prefix_cache
 
     def extend(self, step: Step, steps: int) -> list[int]:
-        used, caching = [], self.choice.prefix_cache
+        used, now = [], self.pool.used
         for ahead in range(1, steps + 1):
-            for sequence in self.growth.take(ahead):
+            due = self.growth.take(ahead)
+            for sequence in due:
                 self._grow(sequence)
-                if caching:
-                    self._grown.append(sequence)
-            used.append(self.pool.used)
+            if self.choice.prefix_cache:
+                self._grown += due
+            now += len(due)
+            used.append(now)
         return used
 
     def _gauges(self) -> Gauges:

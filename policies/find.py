@@ -55,6 +55,7 @@ def _own_policies(module: ModuleType) -> list[type[Policy]]:
     return [
         value for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, Policy) and value.__module__ == module.__name__
+        and value is not Policy
     ]
 
 

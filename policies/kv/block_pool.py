@@ -43,10 +43,11 @@ class BlockPool:
             raise MemoryError(f"{count} blocks wanted, {len(self._free)} of {self.usable} free")
         pop = self._free.popitem
         blocks = [pop(last=False)[0] for _ in range(count)]
-        for block in blocks:
-            self._holders[block] = 1
-            if block in self._hash_of:
-                self._forget(block)
+        self._holders.update(dict.fromkeys(blocks, 1))
+        if self._hash_of:
+            for block in blocks:
+                if block in self._hash_of:
+                    self._forget(block)
         return blocks
 
     def touch(self, blocks: Iterable[int]) -> None:

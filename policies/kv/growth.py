@@ -1,7 +1,5 @@
 """When each member of a decode batch needs its next block."""
 
-from collections.abc import Iterator
-
 from ..decode_batch import DecodeBatch
 from ..sequence import Sequence
 
@@ -23,11 +21,10 @@ class Growth:
         """Members that have filled all their blocks by now, in the order they were noted."""
         return [sequence for sequence in self._due.get(self._batch.ticks, ()) if self._full(sequence, 0)]
 
-    def take(self, ahead: int = 0) -> Iterator[Sequence]:
+    def take(self, ahead: int = 0) -> list[Sequence]:
         """Members that need a block for the step `ahead` ticks from now; each must be given one, or leave."""
-        for sequence in self._due.pop(self._batch.ticks + ahead, ()):
-            if self._full(sequence, ahead):
-                yield sequence
+        due = self._due.pop(self._batch.ticks + ahead, None)
+        return [] if due is None else [sequence for sequence in due if self._full(sequence, ahead)]
 
     def steps_within(self, free: int) -> int:
         """How many further steps after the current one `free` blocks suffice for (a lower bound)."""

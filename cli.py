@@ -1,0 +1,250 @@
+"""The command line: parse, call, print."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from .experiment.results import Results
+    from .traces.run import Run
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    help="Write an LLM-serving scheduling policy once; see what it does to the batch. Results go to stdout, "
+    "diagnostics to stderr. Exit codes: 0 confirmed (or nothing predicted), 1 refuted, 2 invalid or an error.",
+)
+
+Configs = Annotated[str, typer.Option("--config", "-c", help="An experiment file, or a bundled one by name.")]
+Sets = Annotated[
+    list[str], typer.Option("--set", help="Override a key: engine.max_num_seqs=64, policy=./mine.py:Mine. Repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the verdict.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from . import __version__
+
+        typer.echo(f"arcsim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. May stand anywhere.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def simulate(
+    config: Configs,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for runs and report.")] = None,
+    sets: Sets = [],  # noqa: B006 - typer wants a list
+    variant: Annotated[list[str], typer.Option(help="Run only this variant. Repeatable.")] = [],  # noqa: B006
+    audit: Annotated[bool, typer.Option("--audit", help="Check the laws of scheduling after every step.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes (left out: all cores if it pays).")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run an experiment in simulation: every variant in every cell, then the verdict."""
+    from .console import run_experiment
+    from .experiment.document import load
+    from .experiment.plan import plan
+
+    planned = plan(load(config), sets, variant)
+    folder = out if out is not None else Path("runs") / planned.shape.name
+    results = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
+    _print_results(results, folder, quiet=quiet, json=json)
+    interrupted = any(run.outcome == "interrupted" for run in results.runs.values())
+    raise typer.Exit(130 if interrupted else results.exit_code)
+
+
+def _print_results(results: "Results", folder: Path, *, quiet: bool, json: bool) -> None:
+    from .console import print_json, print_results, print_verdict
+
+    if json:
+        print_json(results.as_dict() | {"folder": str(folder)})
+    elif quiet:
+        print_verdict(results.verdict)
+    else:
+        print_results(results, folder)
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="A run folder.")],
+    b: Annotated[Path, typer.Argument(help="Another one, of the same or another arm.")],
+    json: Json = False,
+) -> None:
+    """Compare two runs: identical decisions or the first step that differs, and what it comes to."""
+    from .console import print_json
+    from .console_compare import print_comparison
+    from .traces.compare import compare as compare_runs
+
+    comparison = compare_runs(_load(a), _load(b))
+    if json:
+        print_json(comparison.to_dict())
+    else:
+        print_comparison(comparison, str(a), str(b))
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    interval: Annotated[float | None, typer.Option(help="Seconds between two lines (default: the engine's).")] = None,
+    rate: Annotated[str, typer.Option(help="Hit rate of the window (interval) or since the start (lifetime).")] = (
+        "interval"
+    ),
+    throughput: Annotated[str, typer.Option(help="Tokens that count: generated, or as the engine logged.")] = (
+        "generated"
+    ),
+    json: Json = False,
+) -> None:
+    """Replay the engine's interval log lines from a trace, with the forward width beside them."""
+    from .console import print_json, print_log
+    from .traces.interval import interval_lines, log_style
+    from .traces.plain import plain
+
+    loaded = _load(run)
+    style = str(loaded.meta.get("log_style", "mistralrs"))
+    every = log_style(style).interval if interval is None else interval
+    lines = interval_lines(loaded, style, every, rate=rate, throughput=throughput)
+    if json:
+        print_json([plain(line) for line in lines])
+    else:
+        print_log(lines, style, every)
+
+
+@app.command()
+def policies(
+    name: Annotated[str | None, typer.Argument(help="List the options of this one (or path/to/file.py:Class).")] = None,
+    json: Json = False,
+) -> None:
+    """What policies there are; with a name, its options and defaults."""
+    from .console import print_json
+    from .console_catalog import policy_options, policy_rows, print_options, print_rows
+    from .policies.find import find_policy
+
+    if name is None:
+        rows = policy_rows()
+        print_json(rows) if json else print_rows(rows)
+        return
+    options = policy_options(find_policy(name))
+    print_json(options) if json else print_options(name, options)
+
+
+@app.command()
+def workloads(
+    source: Annotated[
+        str | None, typer.Argument(help="Print the statistics of this trace file, experiment file or bundled name.")
+    ] = None,
+    sets: Sets = [],  # noqa: B006
+    format: Annotated[str, typer.Option(help="The trace file's format.")] = "auto",
+    json: Json = False,
+) -> None:
+    """What workloads there are; with a file, its statistics."""
+    from .console import print_json
+    from .console_catalog import print_rows, print_statistics, statistics_of, workload_rows
+    from .traces.plain import plain
+
+    if source is None:
+        rows = workload_rows()
+        print_json(rows) if json else print_rows(rows)
+        return
+    found = statistics_of(source, sets, format)
+    print_json({name: plain(value) for name, value in found.items()}) if json else print_statistics(found)
+
+
+@app.command()
+def configs(json: Json = False) -> None:
+    """What experiments are bundled."""
+    from .console import print_json
+    from .console_catalog import config_rows, print_rows
+
+    rows = config_rows()
+    print_json(rows) if json else print_rows(rows)
+
+
+@app.command()
+def models(json: Json = False) -> None:
+    """What models and hardware are bundled."""
+    from .console import print_json
+    from .console_catalog import model_rows, print_rows
+
+    rows = model_rows()
+    print_json(rows) if json else print_rows(rows)
+
+
+@app.command()
+def fit(
+    sources: Annotated[list[Path], typer.Argument(help="Run folders, or one YAML that describes a table of totals.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
+    json: Json = False,
+) -> None:
+    """Fit the affine latency model to measured steps (runs), or to measured totals (a table)."""
+    from .console import print_json
+    from .console_fit import print_fit
+    from .experiment.fit import fit_sources
+
+    fitted = fit_sources(sources)
+    fitted.save(out)
+    if json:
+        print_json(fitted.as_dict() | {"file": str(out)})
+    else:
+        print_fit(fitted, out)
+
+
+def _load(folder: Path) -> "Run":
+    from .traces.run import Run
+    from .traces.run_files import is_run, runs_inside
+
+    inside = [] if is_run(folder) else runs_inside(folder)
+    return Run.load(inside[0] if len(inside) == 1 else folder)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command and leave with its exit code; an error is one message unless `--debug` is given."""
+    given = sys.argv[1:] if arguments is None else arguments
+    rest = [argument for argument in given if argument != "--debug"]
+    try:
+        sys.exit(app(rest, standalone_mode=False))
+    except (typer.Abort, KeyboardInterrupt):
+        _fail("interrupted", 130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except Exception as error:
+        if _shows_itself(error):
+            sys.exit(error.exit_code)  # type: ignore[attr-defined]
+        if "--debug" in given:
+            raise
+        _fail(_told(error), 2)
+
+
+def _shows_itself(error: Exception) -> bool:
+    """What was typed is wrong: typer's own errors print themselves (their class depends on its version)."""
+    show = getattr(error, "show", None)
+    if show is None or not hasattr(error, "exit_code"):
+        return False
+    show()
+    return True
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, (ValueError, OSError)):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "out of memory; try a smaller workload (workload.limit) or --jobs 1"
+    return f"a fault in arcsim: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo(f"error: {message}", err=True)
+    sys.exit(code)

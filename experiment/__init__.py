@@ -1,0 +1,1 @@
+"""A config becomes parts, runs and a verdict."""

@@ -1,0 +1,40 @@
+"""The `engine:` section: the limits of the engine, and what only the loop and the pool's size need."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..policies.base import EngineConfig, Policy
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class EngineSection(BaseModel):
+    """What an experiment may say of the engine; a key left out is the policy's own default.
+
+    `num_blocks: auto` (or left out) is what fits beside the model on the hardware; `gpu_memory_utilization` is the
+    share of memory an engine may use. `empty_step`: seconds that a step without a forward takes.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    block_size: Positive = 16
+    num_blocks: Positive | Literal["auto"] = "auto"
+    max_num_seqs: Positive | None = None
+    max_num_batched_tokens: Positive | None = None
+    max_model_len: Positive | None = None
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    empty_step: Annotated[float, Field(gt=0)] = 1e-3
+
+    def resolved(self, policy: type[Policy], max_model_len: int | None) -> dict[str, Any]:
+        """`EngineConfig`'s keys: as given here, else the policy's default, else the model's or the general one. What
+        the policy does not heed keeps its general default."""
+        defaults = {name: field.default for name, field in EngineConfig.model_fields.items()}
+        given = {name: getattr(self, name) for name in self.model_fields_set if name in EngineConfig.model_fields}
+        own = {"num_blocks": "auto", "max_model_len": max_model_len} | dict(policy.engine_defaults) | given
+        return defaults | {name: value for name, value in own.items() if name in policy.engine_keys}
+
+    def ignored(self, policy: type[Policy]) -> list[str]:
+        """Keys that were given a value, but that the policy does not heed."""
+        given = sorted(self.model_fields_set & (EngineConfig.model_fields.keys() - policy.engine_keys))
+        return [name for name in given if getattr(self, name) is not None]

@@ -1,0 +1,89 @@
+"""The runs of an experiment, one after the other or on all cores."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from ..traces.run import Run
+from .errors import UserError
+from .plan import Config, Plan
+from .simulate import Progress, simulate
+
+Key = tuple[int, str]
+"""Place of the cell in the plan, and the variant."""
+
+LONG = 6.0
+"""Seconds of work from which starting worker processes pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One variant in one cell."""
+
+    key: Key
+    config: Config
+    origin: str
+
+
+Made = Iterator[tuple[Job, Run]]
+
+
+def jobs_of(plan: Plan) -> list[Job]:
+    name = plan.shape.name
+    return [
+        Job((place, variant), config, " / ".join(part for part in (name, cell.label, variant) if part))
+        for place, cell in enumerate(plan.cells) for variant, config in cell.configs.items()
+    ]
+
+
+def run_jobs(
+    jobs: Sequence[Job], *, workers: int | None, audit: bool, progress: Progress | None = None,
+    done: Callable[[Job], None] | None = None,
+) -> dict[Key, Run]:
+    """All runs, in the order of the jobs; an interrupted one is the last.
+
+    `workers` None: the first run is made here, and where that says that the others take long they go to all cores.
+    `progress` hears of the requests of runs made here, `done` of each run. Raises what `simulate` raises.
+    """
+    runs: dict[Key, Run] = {}
+    for job, run in _all(jobs, workers, audit, progress):
+        runs[job.key] = run
+        if done is not None:
+            done(job)
+    return {job.key: runs[job.key] for job in jobs if job.key in runs}
+
+
+def _all(jobs: Sequence[Job], workers: int | None, audit: bool, progress: Progress | None) -> Made:
+    if workers is not None and workers > 1:
+        yield from _spread(jobs, workers, audit)
+        return
+    started = time.monotonic()
+    for place, job in enumerate(jobs):
+        run = simulate(job.config, audit=audit, progress=progress, origin=job.origin)
+        yield job, run
+        if run.outcome == "interrupted":
+            return
+        rest = jobs[place + 1:]
+        if workers is None and len(rest) > 1 and (time.monotonic() - started) / (place + 1) * len(rest) > LONG:
+            yield from _spread(rest, min(len(rest), os.cpu_count() or 1), audit)
+            return
+
+
+def _spread(jobs: Sequence[Job], workers: int, audit: bool) -> Made:
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        futures = {pool.submit(_run, job, audit): job for job in jobs}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool as error:
+        raise UserError("a worker process died (out of memory?); try --jobs 1") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _run(job: Job, audit: bool) -> Run:
+    return simulate(job.config, audit=audit, origin=job.origin)

@@ -1,0 +1,171 @@
+"""From a configuration to the parts of a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ..models.hardware import Hardware, load_hardware
+from ..models.shape import ModelShape, load_model
+from ..policies.base import EngineConfig, Policy
+from ..policies.find import PolicyNotFound, find_policy
+from ..sim.kv_capacity import auto_num_blocks
+from ..sim.latency.config import LatencyConfig, LatencyError, build_latency, load_latency_file
+from ..sim.latency.model import LatencyModel
+from ..workloads.build import build as build_workload
+from ..workloads.config import WorkloadConfig
+from ..workloads.workload import Workload
+from .engine_section import EngineSection
+from .errors import UserError
+from .faults import validated
+from .plan import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything a simulated run is made of; the policy is fresh. `resolved`: the configuration as it was understood.
+    `notes`: lines that a person should see."""
+
+    workload: Workload
+    policy: Policy
+    latency: LatencyModel
+    empty_step: float
+    resolved: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def build_parts(config: Config) -> Parts:
+    """Raises `UserError` naming file, line and key."""
+    return _Builder(config).parts()
+
+
+def build_workload_of(config: Config) -> Workload:
+    """The workload of a configuration alone. Raises `UserError`."""
+    return _Builder(config).workload()
+
+
+class _Builder:
+    """Takes a configuration apart, section by section."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._raw = config.raw
+        self._notes: list[str] = []
+
+    def parts(self) -> Parts:
+        model, hardware = self._model(), self._hardware()
+        engine: EngineSection = validated(EngineSection, self._raw["engine"], self._config, "engine")
+        policy_class = self._policy_class()
+        latency = self._latency(model, hardware)
+        limits = self._limits(engine, policy_class, model, hardware)
+        policy = self._policy(policy_class, limits)
+        workload = self.workload()
+        self._notes += [*getattr(workload, "notes", ()), *policy.notes()]
+        resolved = {
+            "model": self._raw.get("model"), "hardware": self._raw.get("hardware"), "workload": self._raw["workload"],
+            "engine": limits.model_dump() | {"empty_step": engine.empty_step}, "latency": latency.describe(),
+            "policy": {"name": self._raw["policy"]["name"]} | policy.resolved_options(),
+        }
+        return Parts(workload, policy, latency, engine.empty_step, resolved, tuple(self._notes))
+
+    def workload(self) -> Workload:
+        if "workload" not in self._raw:
+            raise UserError(f"{self._config.where('workload')}: missing; say what requests there are")
+        section = self._raw["workload"]
+        if "seed" in self._raw and "seed" not in section:
+            section = {**section, "seed": self._raw["seed"]}
+        config = validated(WorkloadConfig, section, self._config, "workload")
+        try:
+            return build_workload(config, self._folder("workload"))
+        except ValueError as error:
+            raise UserError(f"{self._config.where('workload')}: {error}") from error
+
+    def _folder(self, key: str) -> Path:
+        return self._config.origins.folder_of(key)
+
+    def _model(self) -> ModelShape | None:
+        name = self._raw.get("model")
+        if name is None:
+            return None
+        try:
+            return load_model(name, self._folder("model"))
+        except ValueError as error:
+            raise UserError(f"{self._config.where('model')}: {error}") from error
+
+    def _hardware(self) -> Hardware | None:
+        name = self._raw.get("hardware")
+        if name is None:
+            return None
+        try:
+            return load_hardware(name, self._folder("hardware"))
+        except ValueError as error:
+            raise UserError(f"{self._config.where('hardware')}: {error}") from error
+
+    def _latency(self, model: ModelShape | None, hardware: Hardware | None) -> LatencyModel:
+        section = self._raw.get("latency", {"kind": "roofline"})
+        where = self._config.where("latency")
+        try:
+            if isinstance(section, str):
+                config = load_latency_file(_existing(self._folder("latency"), section))
+            else:
+                config = validated(LatencyConfig, section, self._config, "latency")
+            return build_latency(config, model, hardware)
+        except (LatencyError, FileNotFoundError) as error:
+            raise UserError(f"{where}: {error}") from error
+
+    def _policy_class(self) -> type[Policy]:
+        try:
+            return find_policy(self._raw["policy"]["name"], self._folder("policy.name"))
+        except PolicyNotFound as error:
+            raise UserError(f"{self._config.where('policy')}: {error}") from error
+
+    def _limits(
+        self, engine: EngineSection, policy: type[Policy], model: ModelShape | None, hardware: Hardware | None
+    ) -> EngineConfig:
+        for key in engine.ignored(policy):
+            self._notes.append(f"engine.{key} is not heeded by {self._raw['policy']['name']}")
+        longest = None if model is None else model.max_model_len
+        values = engine.resolved(policy, longest)
+        if values["num_blocks"] == "auto":
+            values["num_blocks"] = self._fitting_blocks(engine, values, model, hardware)
+        return EngineConfig.model_validate(values)
+
+    def _fitting_blocks(
+        self, engine: EngineSection, values: dict[str, Any], model: ModelShape | None, hardware: Hardware | None
+    ) -> int:
+        where = self._config.where("engine.num_blocks")
+        if model is None or hardware is None:
+            missing = " and ".join(name for name, part in (("model", model), ("hardware", hardware)) if part is None)
+            raise UserError(f"{where}: give a number of blocks; 'auto' needs {missing}")
+        latency = self._raw.get("latency")
+        options = latency if isinstance(latency, dict) else {}
+        try:
+            budget = auto_num_blocks(
+                model, hardware, values["block_size"], utilisation=engine.gpu_memory_utilization,
+                batched_tokens=values["max_num_batched_tokens"] or 8192, kv_dtype=options.get("kv_dtype"),
+                weight_dtype=options.get("weight_dtype"), tensor_parallel=options.get("tensor_parallel", 1),
+            )
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from error
+        self._notes.append(f"KV pool: {budget.explain()}")
+        return budget.num_blocks
+
+    def _policy(self, policy: type[Policy], limits: EngineConfig) -> Policy:
+        given = {key: value for key, value in self._raw["policy"].items() if key != "name"}
+        options = validated(policy.Options, given, self._config, "policy")
+        try:
+            return policy(limits, options)
+        except ValidationError as error:
+            raise UserError(f"{self._config.where('policy')}: {error}") from error
+        except Exception as error:
+            name = self._raw["policy"]["name"]
+            reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise UserError(f"{self._config.where('policy')}: {name} cannot be built: {reason}") from error
+
+
+def _existing(folder: Path, name: str) -> Path:
+    for path in (folder / name, Path(name)):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"no latency file {name} in {folder} or in the working directory")
