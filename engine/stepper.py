@@ -113,11 +113,14 @@ class Stepper:
         return used
 
     def _follow(self, step: Step) -> Iterator[Change]:
-        for forward in step.forwards:
-            if forward.decode is not None:
-                changes = forward.decode.take_journal()
-                self.ends.follow(forward.decode, changes)
-                yield from changes
+        """Changes of the decode batches of a step and of those in flight, whose members it may run on their own."""
+        batches = [forward.decode for forward in step.forwards if forward.decode is not None]
+        if self._flights is not None:
+            batches += self._flights.batches
+        for batch in batches:
+            changes = batch.take_journal()
+            self.ends.follow(batch, changes)
+            yield from changes
 
     def _ask(self, verb: str, *arguments: Any) -> Any:
         try:

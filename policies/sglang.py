@@ -75,14 +75,14 @@ class Sglang(Policy):
         return reason
 
     def _let_in(self, request: Request) -> str | None:
-        sequence = request.sequence
-        if not self.choice.strict_sglang:
-            return self.door.turns_away(sequence)
-        request.refused = self.door.refuses(sequence)
-        sequence.max_tokens = self.door.max_new_tokens(sequence)
-        if request.refused:
-            sequence.replace_prompt(STUB)
-        return None
+        sequence, strict = request.sequence, self.choice.strict_sglang
+        reason = None if strict else self.door.turns_away(sequence)
+        if reason is None:
+            request.refused = self.door.refuses(sequence)
+            sequence.max_tokens = self.door.max_new_tokens(sequence)
+            if request.refused:
+                sequence.replace_prompt(STUB)
+        return reason
 
     def _queue_is_full(self) -> str | None:
         limit = self.choice.max_queued_requests
@@ -217,7 +217,7 @@ class Sglang(Policy):
         """The running requests decode along; they go through the last batch like new ones."""
         self.rows.filter(self._ends)
         members = self.rows.members
-        if not members or not self._grow(members):
+        if members and not self._grow(members):
             return []
         for request in members:
             self._leave(request)

@@ -21,31 +21,37 @@ class Door:
     context: int | None
 
     @property
-    def longest(self) -> int:
-        return self.pool - 1 if self.context is None else min(self.context, self.pool) - 1
+    def longest_prompt(self) -> int:
+        """A prompt has to be shorter than this to be served at all."""
+        return (self.pool if self.context is None else min(self.context, self.pool)) - 1 - SPARE_INPUT
+
+    def within_context(self, sequence: Sequence) -> int:
+        """Output tokens that the model's context leaves."""
+        return sequence.max_tokens if self.context is None else self.context - sequence.prompt_len - 2
+
+    def within_pool(self, sequence: Sequence) -> int:
+        """Output tokens that the pool leaves: a page and a token stay free."""
+        pages = -(-sequence.prompt_len // self.page_size)
+        return self.pool - (pages + 1) * self.page_size - 1
 
     def max_new_tokens(self, sequence: Sequence) -> int:
-        """What the engine cuts `max_tokens` to: a page and a token of the pool stay free."""
-        prompt = sequence.prompt_len
-        pages = -(-prompt // self.page_size) * self.page_size
-        return max(0, min(sequence.max_tokens, self.longest - prompt - 1, self.pool - pages - self.page_size - 1))
+        """What the engine cuts `max_tokens` to."""
+        return max(0, min(sequence.max_tokens, self.within_context(sequence), self.within_pool(sequence)))
 
     def refuses(self, sequence: Sequence) -> str:
         """Why the engine does not serve a prompt at all."""
-        limit = self.longest - SPARE_INPUT
-        if sequence.prompt_len < limit:
+        if sequence.prompt_len < self.longest_prompt:
             return ""
-        return f"a prompt of {sequence.prompt_len} tokens exceeds the maximum allowed length of {limit}"
+        return f"prompt {sequence.prompt_len} is not below the longest that SGLang serves here, {self.longest_prompt}"
 
     def turns_away(self, sequence: Sequence) -> str | None:
-        """Reason to reject what the engine would refuse, cut short, or never get to."""
-        refused, cut = self.refuses(sequence), self.max_new_tokens(sequence)
-        if refused or cut >= sequence.max_tokens > 0:
-            return refused or None
+        """Reason to reject what the engine would refuse, cut short for want of memory, or never get to."""
+        wanted, room = min(sequence.max_tokens, self.within_context(sequence)), self.within_pool(sequence)
+        if room >= wanted and room >= 0:
+            return self.refuses(sequence) or None
         return (
-            f"prompt {sequence.prompt_len} + max_tokens {sequence.max_tokens}: SGLang would cut max_tokens to {cut}, "
-            f"for a pool of {self.pool} tokens in pages of {self.page_size}"
-            + ("" if self.context is None else f" and a context of {self.context}")
+            f"prompt {sequence.prompt_len} + max_tokens {wanted} do not fit a pool of {self.pool} tokens, of which "
+            f"SGLang keeps a page of {self.page_size} and a token free"
         )
 
 
