@@ -49,8 +49,12 @@ class Flights:
         """Note who left a decode batch that is in flight."""
         for batch, sequence, _, joined, owed in changes:
             for flight in self._flights:
-                if not joined and any(forward.decode is batch for forward in flight.step.forwards):
-                    (flight.strays if owed else flight.lost)[sequence] = None
+                if joined or all(forward.decode is not batch for forward in flight.step.forwards):
+                    continue
+                if not owed:
+                    flight.lost[sequence] = None
+                elif sequence not in flight.rows:  # a row of its own that joined in between is still one
+                    flight.strays[sequence] = None
 
     def ahead(self, sequence: Sequence) -> tuple[int, int]:
         """Tokens of a sequence that explicit rows in flight compute, and how many they sample."""

@@ -398,6 +398,8 @@ class Sglang(Policy):
                     self._finish(request)
 
     def _finish(self, request: Request) -> None:
+        if request.sequence in self.decoding:
+            self.decoding.leave(request.sequence)
         self._release(request)
         self._end(request)
         self.cache.finish(request.sequence, min(request.kv, request.sequence.num_tokens))
