@@ -101,7 +101,8 @@ class _Run:
         while self._to_come and self._to_come[0]["arrival_step"] <= number:
             request = self._to_come.popleft()
             sequence = Sequence(
-                request["id"], request["prompt_token_ids"], request["max_new_tokens"], output_base=self._token(request, 0)
+                request["id"], request["prompt_token_ids"], request["max_new_tokens"],
+                output_base=self._token(request, 0),
             )
             sequence.ignore_eos = request["ignore_eos"]
             output = request["max_new_tokens"] if sequence.ignore_eos else request["output_len"]

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence as Ids
 from typing import Any, ClassVar
 
-from .base import Chunk, DecodeBatch, EngineConfig, Forward, Gauges, Policy, Sequence, Step
+from .base import Chunk, EngineConfig, Gauges, Policy, Sequence, Step
 from .kv.token_cache import TokenCache
 from .plan import Plan
 from .sequence import Clock
@@ -13,9 +13,11 @@ from .sglang_door import STUB, Door, default_seats
 from .sglang_memory import Memory
 from .sglang_options import SglangOptions
 from .sglang_order import Order
+from .sglang_queue import Queue
 from .sglang_ratio import NewTokenRatio
 from .sglang_request import Request
 from .sglang_rows import LastBatch, Launch, NewPages, Rows
+from .sglang_standing import Row, Standing, decode_row
 
 
 class Sglang(Policy):
@@ -51,15 +53,14 @@ class Sglang(Policy):
         self.launches = Clock()
         self.memory = Memory(self.cache, self.launches)
         self.requests: dict[Sequence, Request] = {}
-        self.waiting: list[Sequence] = []
+        self.queue = Queue(options.max_queued_requests)
+        self.waiting: list[Sequence] = self.queue.sequences
         self.running: dict[Sequence, None] = {}
         self.rows = Rows()
         self.chunked: Request | None = None
         self.last: LastBatch | None = None
         self.flying: deque[Launch] = deque()
-        self.decoding = DecodeBatch()
-        self._arranged: list[Request] | None = None
-        self._queued_tokens = 0
+        self.standing = Standing(self.flying)
         self._ends = 0
 
     # Arrivals
@@ -68,10 +69,9 @@ class Sglang(Policy):
         if self.choice.ignore_eos:
             sequence.ignore_eos = True
         request = Request(sequence, self.launches)
-        reason = self._let_in(request) or self._queue_is_full()
+        reason = self._let_in(request) or self.queue.push(sequence)
         if reason is None:
             self.requests[sequence] = request
-            self._queue(sequence)
         return reason
 
     def _let_in(self, request: Request) -> str | None:
@@ -83,16 +83,6 @@ class Sglang(Policy):
             if request.refused:
                 sequence.replace_prompt(STUB)
         return reason
-
-    def _queue_is_full(self) -> str | None:
-        limit = self.choice.max_queued_requests
-        if limit is None or len(self.waiting) + 1 <= limit:
-            return None
-        return f"the request queue is full (max_queued_requests {limit})"
-
-    def _queue(self, sequence: Sequence) -> None:
-        self.waiting.append(sequence)
-        self._queued_tokens += sequence.num_tokens
 
     # Scheduling
 
@@ -140,7 +130,7 @@ class Sglang(Policy):
                 self._enter(plan, grant)
         self.chunked = admission.chunked
         plan.new_blocks = self.memory.extend(admission.granted)
-        pending = self._queued_tokens
+        pending = self.queue.tokens
         if self.chunked is not None:
             pending += self.chunked.sequence.num_tokens - self.chunked.end
         chunks = [(grant.request, self._chunk(grant)) for grant in admission.granted]
@@ -192,8 +182,7 @@ class Sglang(Policy):
             if verdict is not Verdict.CONTINUE:
                 self.rows.full = self.rows.full or verdict is Verdict.NO_TOKEN
                 break
-        self._queued_tokens -= sum(sequence.num_tokens for sequence in self.waiting[:taken])
-        del self.waiting[:taken]
+        self.queue.take(taken)
 
     def _enter(self, plan: Plan, grant: Grant) -> None:
         request, sequence = grant.request, grant.request.sequence
@@ -213,16 +202,15 @@ class Sglang(Policy):
         cached = grant.start if grant.fresh else 0
         return Chunk(sequence, grant.start, length, cached, grant.end == sequence.num_tokens)
 
-    def _mix(self) -> list[tuple[Request, Chunk]]:
+    def _mix(self) -> list[Row]:
         """The running requests decode along; they go through the last batch like new ones."""
         self.rows.filter(self._ends)
         members = self.rows.members
         if members and not self._grow(members):
             return []
+        rows = [decode_row(request) for request in members]
         for request in members:
-            self._leave(request)
-        rows = [(request, Chunk(request.sequence, request.kv, 1, 0, True, True)) for request in members]
-        for request in members:
+            self.standing.step_out(request)
             request.kv += 1
         self.rows = Rows(full=self.rows.full)
         return rows
@@ -236,14 +224,6 @@ class Sglang(Policy):
                 raise self.memory.fault("Decode", len(members)) from None
             return False
         return True
-
-    def _leave(self, request: Request) -> None:
-        """Out of the standing decode batch, but with the token that is in flight."""
-        if request.sequence in self.decoding:
-            owed = self.decoding.flying > 0
-            self.decoding.leave(request.sequence, owed=owed)
-            if owed:
-                self.flying[-1].owed.append(request)
 
     # The decode step
 
@@ -262,42 +242,18 @@ class Sglang(Policy):
         if not rows.members:
             return None
         new_blocks = NewPages(*self.memory.decode(rows.members))
-        chunks = self._arrange()
+        forward, chunks = self.standing.forward(rows.members, overlap=self.overlap)
         self.launches.ticks += 1
-        if self.overlap:
-            self.decoding.launch()
         self.flying.append(Launch(rows.members, chunks, 0, len(rows.members)))
-        forward = Forward([chunk for _, chunk in chunks], self.decoding)
         return Step(
             self._gauges(len(rows.members), len(rows.members)), (forward,), preempted=plan.preempted,
             rejected=plan.rejected, new_blocks=new_blocks, events=plan.events,
         )
 
-    def _arrange(self) -> list[tuple[Request, Chunk]]:
-        """The running requests become the standing decode batch. Returns those that cannot join it yet, because their
-        last token is in flight: they are rows of their own for this step."""
-        members, decoding = self.rows.members, self.decoding
-        if members is self._arranged:
-            return []
-        order = [request.sequence for request in members]
-        staying = set(order)
-        for sequence in [sequence for sequence in decoding if sequence not in staying]:
-            decoding.leave(sequence)
-        flying = [request for request in members if request.sequence not in decoding and request.in_flight]
-        apart = {request.sequence for request in flying}
-        for sequence in order:
-            if sequence not in decoding and sequence not in apart:
-                decoding.join(sequence)
-        if apart:
-            return [(request, Chunk(request.sequence, request.kv, 1, 0, True, True)) for request in flying]
-        decoding.arrange(order)
-        self._arranged = members
-        return []
-
     def _retract(self, plan: Plan) -> None:
         """Those with the least output lose their memory, the longest prompt first; who stays is in that order now."""
         old_ratio, old_available = self.ratio.current, self.cache.available
-        kept = sorted(self.rows.members, key=lambda request: (request.output, -request.sequence.prompt_len), reverse=True)
+        kept = sorted(self.rows.members, key=_progress, reverse=True)
         victims: list[Request] = []
         while len(kept) > 1 and not (victims and self.memory.has_room(kept)):
             victims.append(kept[-1])
@@ -310,7 +266,10 @@ class Sglang(Policy):
         self.ratio.retract(kept)
         for request in victims:
             plan.preempted.append((request.sequence, "no memory for the next decode step"))
-            self._queue_again(plan, request)
+            reason = self.queue.push(request.sequence)
+            if reason is not None:
+                plan.rejected.append((request.sequence, reason))
+                del self.requests[request.sequence]
         plan.events.append(
             f"KV cache pool is full. Retract requests. #retracted_reqs: {len(victims)}, #new_tokens_gained: "
             f"{self.cache.available - old_available}, #new_token_ratio: {old_ratio:.4f} -> {self.ratio.current:.4f}"
@@ -318,20 +277,11 @@ class Sglang(Policy):
 
     def _take_back(self, request: Request) -> None:
         sequence = request.sequence
-        if sequence in self.decoding:
-            self.decoding.leave(sequence)
+        self.standing.leave(sequence)
         self._release(request)
         self.cache.drop(sequence)
         request.retracted = True
         sequence.drop_kv()
-
-    def _queue_again(self, plan: Plan, request: Request) -> None:
-        reason = self._queue_is_full()
-        if reason is None:
-            self._queue(request.sequence)
-        else:
-            plan.rejected.append((request.sequence, reason))
-            del self.requests[request.sequence]
 
     def _give_up(self, plan: Plan, request: Request, why: str) -> None:
         self._take_back(request)
@@ -374,23 +324,12 @@ class Sglang(Policy):
                 self._finish(request)
             elif place < launch.prefills:
                 self.cache.keep(chunk.sequence, chunk.end)
-        for following in self.flying:
-            if not following.prefills:
-                self._join(following)
-
-    def _join(self, launch: Launch) -> None:
-        """Rows of their own in a decode step that is in flight can join the standing batch now."""
-        for request, chunk in launch.chunks:
-            if not request.gone:
-                self.decoding.join(chunk.sequence)
+        self.standing.join()
 
     def _commit_decode(
         self, launch: Launch, sampled: Mapping[Sequence, Ids[int]], stopped: Collection[Sequence]
     ) -> None:
-        self.decoding.advance(sampled)
-        for request in launch.owed:
-            request.sequence.computed += 1
-            request.sequence.append(sampled[request.sequence])
+        self.standing.advance(launch, sampled)
         if stopped:
             done = set(stopped)
             for request in launch.rows:
@@ -398,8 +337,7 @@ class Sglang(Policy):
                     self._finish(request)
 
     def _finish(self, request: Request) -> None:
-        if request.sequence in self.decoding:
-            self.decoding.leave(request.sequence)
+        self.standing.leave(request.sequence)
         self._release(request)
         self._end(request)
         self.cache.finish(request.sequence, min(request.kv, request.sequence.num_tokens))
@@ -410,8 +348,7 @@ class Sglang(Policy):
             self.chunked = None if request is self.chunked else self.chunked
             self._finish(request)
         else:
-            self.waiting.remove(sequence)
-            self._queued_tokens -= sequence.num_tokens
+            self.queue.remove(sequence)
             self._end(request)
 
     def idle(self) -> None:
@@ -423,7 +360,6 @@ class Sglang(Policy):
             self.rows.filter(self._ends)
             self.rows.full = False
         if not self.rows.members:
-            self._arrange()
             self.ratio.reset()
 
     # Many steps at once
@@ -445,3 +381,8 @@ class Sglang(Policy):
 
     def _gauges(self, running: int, logged: int | None = None, pending: int | None = None) -> Gauges:
         return Gauges(running, len(self.waiting), self.cache.used, logged, pending)
+
+
+def _progress(request: Request) -> tuple[int, int]:
+    """Who has the least of it is retracted first."""
+    return request.output, -request.sequence.prompt_len

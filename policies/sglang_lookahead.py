@@ -17,7 +17,7 @@ class Lookahead:
         self._states.sort(key=lambda state: state[0])
 
     def insert(self, request: Request) -> None:
-        """Another candidate. One that has more left than all others goes before the last of them: so the engine does."""
+        """Another candidate. The engine puts one that has more left than all others before the last of them."""
         left, held = self._state(request)
         if left <= 0:
             return

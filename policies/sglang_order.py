@@ -54,7 +54,7 @@ class Order:
         return False
 
     def _sort_by_tree(self, queue: list[Sequence]) -> None:
-        """Depth first through the tree, the branch with the most waiting requests first, the deepest before its root."""
+        """Depth first through the tree: the branch with the most waiting requests first, what is below before it."""
         ending: defaultdict[RadixNode, list[Sequence]] = defaultdict(list)
         for sequence in queue:
             ending[self._match(sequence)[0]].append(sequence)

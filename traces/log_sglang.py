@@ -106,8 +106,8 @@ def _retractions(run: Run, columns: _Columns) -> list[SglangLine]:
         where, _, text = event.partition(": ")
         if text.startswith(RETRACT):
             step = int(where.removeprefix("step "))
-            gauges = (int(columns[name][step]) for name in ("running", "waiting", "forward_width"))
-            found.append(SglangLine(float(columns["t_start"][step]), "retract", *gauges, text))
+            running, waiting, width = (int(columns[name][step]) for name in ("running", "waiting", "forward_width"))
+            found.append(SglangLine(float(columns["t_start"][step]), "retract", running, waiting, width, text))
     return found
 
 

@@ -146,7 +146,8 @@ class TokenCache:
             places.update(node.pages)
             evictable += 0 if node.locks else node.length
             if node.locks != users[node]:
-                wrong.append(f"tokens {node.start} to {node.stop} are locked {node.locks} times, used {users[node]} times")
+                where = f"tokens {node.start} to {node.stop}"
+                wrong.append(f"{where} are locked {node.locks} times, used {users[node]} times")
         if evictable != self.tree.evictable:
             wrong.append(f"{evictable} tokens can be evicted, the tree says {self.tree.evictable}")
         twice = sorted(page for page, count in places.items() if count != 1)
