@@ -226,13 +226,11 @@ class _Run:
             texts.insert(logs.index(text), text)
         return {
             "stop": self.stop, "error": self.error, "logs": texts, "steps": steps + len(self._flying),
-            "result_per_request": {name: self._result(name) for name in self._facts},
+            "result_per_request": {name: self._result(sequence) for name, sequence in self._sequences.items()},
         }
 
-    def _result(self, name: str) -> dict[str, Any] | None:
-        sequence, request = self._sequences.get(name), self._requests.get(name)
-        if sequence is None:
-            return None
+    def _result(self, sequence: Sequence) -> dict[str, Any]:
+        name, request = sequence.id, self._requests.get(sequence.id)
         return {
             "max_new_tokens_effective": sequence.max_tokens,
             "output_len_actual": self._outputs.get(name, sequence.generated),

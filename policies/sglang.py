@@ -43,6 +43,7 @@ class Sglang(Policy):
         super().__init__(engine, options)
         self.choice = options
         self.overlap = not options.disable_overlap_schedule
+        self.mixes = options.enable_mixed_chunk and options.chunked_prefill_size != -1
         self.page = engine.block_size
         self.cache = self.ledger = TokenCache(engine.num_blocks, self.page, radix=not options.disable_radix_cache)
         self.door = Door(self.cache.pool.size, self.page, engine.max_model_len)
@@ -137,7 +138,7 @@ class Sglang(Policy):
         plan.prefix_hits = admission.hit_tokens
         plan.prefix_queries = admission.hit_tokens + admission.logged_tokens if self.cache.radix else 0
         prefills = len(chunks)
-        if self.choice.enable_mixed_chunk and self.rows.members:
+        if self.mixes and self.rows.members:
             chunks += self._mix()
         rows = [request for request, _ in chunks]
         prefill_only = len(rows) == prefills and all(request.max_new_tokens == 0 for request in rows)
@@ -155,7 +156,7 @@ class Sglang(Policy):
                 rows.full = True
                 return None
         self.order.sort(self.waiting)
-        mixed = len(rows.members) if self.choice.enable_mixed_chunk else 0
+        mixed = len(rows.members) if self.mixes else 0
         admission = Admission(self.cache, self.choice, self.ratio.current, rows.members, mixed)
         if chunked is not None:
             if not self.choice.strict_sglang and admission.overcommits(chunked):

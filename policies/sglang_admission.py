@@ -4,6 +4,7 @@ from collections.abc import Sequence as Ids
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from .fault import EngineFault
 from .kv.radix import RadixNode
 from .kv.token_cache import TokenCache
 from .sglang_lookahead import Lookahead
@@ -92,11 +93,10 @@ class Admission:
 
     def add(self, request: Request) -> Verdict:
         """Look at the next request of the queue."""
-        most = self._options.prefill_max_requests
+        sequence, most = request.sequence, self._options.prefill_max_requests
+        node, prefix = self._cache.match(sequence.tokens, sequence.num_tokens - 1)  # a look-up leaves its trace
         if most is not None and len(self.granted) >= most:
             return Verdict.OTHER
-        sequence = request.sequence
-        node, prefix = self._cache.match(sequence.tokens, sequence.num_tokens - 1)
         if not self._cache.radix and sequence.ignore_eos:
             return self._add_ignoring_eos(request, node)
         return self._add(request, node, prefix)
@@ -145,8 +145,11 @@ class Admission:
         return self._verdict()
 
     def _admit_part(self, request: Request, node: RadixNode, prefix: int, length: int) -> Verdict:
-        if length <= 0:
+        if length <= 0 or (self.chunked is not None and not self._options.strict_sglang):
             return Verdict.OTHER
+        if self.chunked is not None:
+            names = f"{self.chunked.sequence.id} and {request.sequence.id}"
+            raise EngineFault(f"{names} are both computed in part: the engine goes on with the last only")
         self._enter(request, node, prefix)
         self.chunked = request
         self._grant(request, length, prefix, fresh=True, output=0)
