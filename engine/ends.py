@@ -56,7 +56,7 @@ class _Calendar:
 
     def __init__(self, batch: DecodeBatch) -> None:
         self._batch = batch
-        self._at: dict[int, dict[Sequence, int]] = {}
+        self._at: dict[int, list[tuple[Sequence, int]]] = {}
         self._ticks: list[int] = []
 
     def note(self, sequence: Sequence, left: int) -> None:
@@ -68,19 +68,20 @@ class _Calendar:
         return max(self._ticks[0] - self._batch.ticks, 1) if self._ticks else NEVER
 
     def _alive(self, tick: int) -> bool:
-        return any(sequence.clock is self._batch for sequence in self._at[tick])
+        return any(sequence.clock is self._batch for sequence, _ in self._at[tick])
 
     def due(self, count: int) -> list[Sequence]:
-        now, found = self._batch.ticks + count, []
+        now = self._batch.ticks + count
+        found: dict[Sequence, None] = {}  # one that left and came back may be noted twice
         while self._ticks and self._ticks[0] <= now:
-            for sequence, length in self._at.pop(heappop(self._ticks)).items():
-                if sequence.clock is self._batch and sequence.generated + count >= length:
-                    found.append(sequence)
+            for sequence, length in self._at.pop(heappop(self._ticks)):
+                if sequence.clock is self._batch and sequence.generated + count >= length and sequence not in found:
+                    found[sequence] = None
                     self._add(now + 1, sequence, length)  # named again if an engine runs it on
-        return found
+        return list(found)
 
     def _add(self, tick: int, sequence: Sequence, length: int) -> None:
         if tick not in self._at:
-            self._at[tick] = {}
+            self._at[tick] = []
             heappush(self._ticks, tick)
-        self._at[tick][sequence] = length  # it may have left and joined again since it was noted
+        self._at[tick].append((sequence, length))
