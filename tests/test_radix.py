@@ -92,7 +92,7 @@ class Engine:
             return self.start(ids)
         sequence = self.running[len(ids) % len(self.running)]
         if what == 1:
-            self.cache.keep(sequence, min(len(ids), sequence.prompt_len))
+            self.cache.keep(sequence, min(self.cache.shared(sequence) + len(ids), sequence.prompt_len))
         elif what == 2:
             self.cache.finish(sequence, sequence.prompt_len)
             self.running.remove(sequence)
