@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..policies.base import Chunk, Sequence, Step
+from ..policies.base import Chunk, DecodeBatch, Sequence, Step
 from ..policies.decode_batch import Change
 
 
@@ -39,12 +39,22 @@ class Flights:
         """The oldest, whose output is there."""
         return self._flights.popleft()
 
+    @property
+    def batches(self) -> list[DecodeBatch]:
+        """The decode batches in flight."""
+        forwards = [forward for flight in self._flights for forward in flight.step.forwards]
+        return [forward.decode for forward in forwards if forward.decode is not None]
+
     def follow(self, changes: Iterable[Change]) -> None:
         """Note who left a decode batch that is in flight."""
         for batch, sequence, _, joined, owed in changes:
             for flight in self._flights:
-                if not joined and any(forward.decode is batch for forward in flight.step.forwards):
-                    (flight.strays if owed else flight.lost)[sequence] = None
+                if joined or all(forward.decode is not batch for forward in flight.step.forwards):
+                    continue
+                if not owed:
+                    flight.lost[sequence] = None
+                elif sequence not in flight.rows:  # a row of its own that joined in between is still one
+                    flight.strays[sequence] = None
 
     def ahead(self, sequence: Sequence) -> tuple[int, int]:
         """Tokens of a sequence that explicit rows in flight compute, and how many they sample."""

@@ -60,6 +60,10 @@ class DecodeBatch(Clock):
         sequence.bind(STILL)
         self.journal.append(Change(self, sequence, self.ticks + (self.flying if owed else 0), False, owed))
 
+    def arrange(self, order: Ids[Sequence]) -> None:
+        """Put the members in this order, which must name each of them once."""
+        self.members = dict.fromkeys(order)
+
     def launch(self) -> None:
         """The members, as they are now, take part in a step; later ones may be scheduled before it is committed."""
         self.flying += 1
