@@ -57,6 +57,7 @@ class _Builder:
         model, hardware = self._model(), self._hardware()
         engine: EngineSection = validated(EngineSection, self._raw["engine"], self._config, "engine")
         policy_class = self._policy_class()
+        self._check_paging(policy_class, model)
         latency = self._latency(model, hardware)
         limits = self._limits(engine, policy_class, model, hardware)
         policy = self._policy(policy_class, limits)
@@ -119,6 +120,14 @@ class _Builder:
             return find_policy(self._raw["policy"]["name"], self._folder("policy.name"))
         except PolicyNotFound as error:
             raise UserError(f"{self._config.where('policy')}: {error}") from error
+
+    def _check_paging(self, policy: type[Policy], model: ModelShape | None) -> None:
+        if policy.paged and model is not None and not model.supports_paged_attention:
+            name = self._raw["policy"]["name"]
+            raise UserError(
+                f"{self._config.where('policy')}: {name} pages its KV and model {model.name} cannot page "
+                "(supports_paged_attention: false): choose mistralrs_dense"
+            )
 
     def _limits(
         self, engine: EngineSection, policy: type[Policy], model: ModelShape | None, hardware: Hardware | None

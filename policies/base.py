@@ -35,7 +35,7 @@ class Policy(ABC):
     `engine_defaults`, its values for keys of `EngineConfig` that an experiment leaves out; `engine_keys`, those it
     heeds; `log_style`, whose interval log line is replayed from its traces; `stall_after`, how many
     consecutive empty steps mean that nothing will ever run; `exempt`, names of audit laws that the engine it
-    reproduces breaks.
+    reproduces breaks; `paged`, false where it needs no pages, so that models which cannot page run on it too.
     """
 
     Options: ClassVar[type[BaseModel]] = Options
@@ -43,7 +43,8 @@ class Policy(ABC):
     engine_keys: ClassVar[frozenset[str]] = frozenset(EngineConfig.model_fields)
     log_style: ClassVar[str] = "mistralrs"
     stall_after: int = 12
-    exempt: ClassVar[frozenset[str]] = frozenset()
+    exempt: frozenset[str] = frozenset()
+    paged: ClassVar[bool] = True
 
     waiting: Collection[Sequence]
     running: Collection[Sequence]
