@@ -1,6 +1,8 @@
 """The engine's loop on a SimPy clock: one process for arrivals, one that serves."""
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence as Ids
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,21 @@ THRASHING = 100_000
 Events = Generator[simpy.Event, Any, None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """A step that was scheduled at `start` (nanoseconds). `hidden`: another one was in flight then."""
+
+    step: Step
+    start: int
+    hidden: bool
+
+
 class Loop:
     """Serves one pass over a workload with one policy on one backend, and records it.
+
+    Where the policy overlaps, a step is scheduled and launched before the output of the one ahead of it is committed,
+    and the next one as soon as that is done. The device takes a step when it has ended the one ahead of it and the
+    step's own host seconds are over.
 
     With `audit` the laws are checked after every step. `outcome` afterwards: completed, stalled, engine fault or
     interrupted, with `report` saying why. Time is in nanoseconds, and requests that arrive at the instant a step is
@@ -56,6 +71,9 @@ class Loop:
         self._arrived = self._env.event()
         self._ended = 0
         self._empty_steps = self._fruitless = self._seen = 0
+        self._flying: deque[_Launched] = deque()
+        self._depth = 1 if policy.overlap else 0
+        self._device_free = 0
 
     def run(self) -> None:
         """Serve until everything is accounted for. Raises `PolicyError`, `LawBroken`, or what the backend raises."""
@@ -136,6 +154,9 @@ class Loop:
             if self._stepper.live:
                 yield from self._step()
                 continue
+            if self._flying:
+                yield from self._land()
+                continue
             self._stepper.idle()
             if self._feed.next_ns is None:
                 self.outcome = "completed"
@@ -148,30 +169,49 @@ class Loop:
         yield self._arrived
 
     def _step(self) -> Events:
+        launched = self._launch()
+        if len(self._flying) > self._depth:
+            yield from self._land()
+        yield from self._watch(launched)
+
+    def _launch(self) -> _Launched:
+        """Schedule a step and start it."""
         start = self.now_ns
         decision = self._stepper.schedule(to_seconds(start))
         step = decision.step
         self.recorder.decide(decision, start)
         if self._audit is not None:
             self._audit.decide(step, start)
-        span, sampled = self._run_step(step, start)
-        yield self._env.timeout(span.end - start)
+        if not step.empty:
+            self._backend.launch(step)
+        launched = _Launched(step, start, any(not other.step.empty for other in self._flying))
+        self._flying.append(launched)
+        return launched
+
+    def _land(self) -> Events:
+        """Wait for the output of the oldest step in flight and commit it."""
+        launched = self._flying.popleft()
+        step = launched.step
+        span, sampled = self._collect(launched)
+        yield self._env.timeout(max(0, span.end - self.now_ns))
+        self._device_free = span.end
         committed = self._stepper.commit(step, sampled, span.steps)
         self.recorder.commit(step, span, committed)
         if self._audit is not None:
             self._audit.commit(committed)
         for sequence in (*(sequence for sequence, _ in step.rejected), *committed.finished):
             self._end(sequence)
-        yield from self._watch(step)
 
-    def _run_step(self, step: Step, start: int) -> tuple[Span, Mapping[Sequence, Ids[int]]]:
-        """Run a step, and as many further decode steps as are decided by it."""
+    def _collect(self, launched: _Launched) -> tuple[Span, Mapping[Sequence, Ids[int]]]:
+        """When a step ends, and what it gives; together with as many further decode steps as are decided by it."""
+        step, start = launched.step, launched.start
         if step.empty:
-            return Span(start, start + to_ns(self._backend.empty_step), 0.0, 0.0), {}
-        self._backend.launch(step)
+            empty = 0 if launched.hidden else to_ns(self._backend.empty_step)
+            return Span(start, max(start, self._device_free) + empty, 0.0, 0.0), {}
         result = self._backend.collect()
-        end = start + to_ns(result.seconds)
-        further = self._further(step, end, result.host_seconds)
+        waited = max(0, self._device_free - start - to_ns(result.host_seconds))
+        end = start + waited + to_ns(result.seconds)
+        further = None if self._policy.overlap else self._further(step, end, result.host_seconds)
         span = Span(start, end, result.host_seconds, result.device_seconds, further)
         return span, EmulatedSample(step.sampling, span.steps) if further else result.sampled
 
@@ -191,9 +231,10 @@ class Loop:
 
     # Watching
 
-    def _watch(self, step: Step) -> Events:
+    def _watch(self, launched: _Launched) -> Events:
         """End a run in which nothing will ever happen, or in which nothing new is computed any more."""
-        moved = not step.empty or step.preempted or step.rejected
+        step = launched.step
+        moved = not step.empty or step.preempted or step.rejected or launched.hidden
         self._empty_steps = 0 if moved else self._empty_steps + 1
         self._fruitless = 0 if self.recorder.progress > self._seen else self._fruitless + 1
         self._seen = self.recorder.progress

@@ -1,12 +1,14 @@
 """One tick of the engine, without a clock: arrivals in, schedule, commit, idle."""
 
-from collections.abc import Iterator, Mapping, Sequence as Ids
+from collections.abc import Collection, Iterator, Mapping, Sequence as Ids
 from dataclasses import dataclass
 from typing import Any
 
 from ..policies.base import Chunk, EngineFault, Gauges, Policy, Sequence, Step
-from .ends import Change, Ends
+from ..policies.decode_batch import Change
+from .ends import Ends
 from .errors import PolicyError
+from .flights import Flights
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +21,21 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit changed. `wasted`: tokens of this step beyond the end of an output."""
+    """What a commit changed. `wasted`: tokens of this step that no output has: those of sequences that had ended, or
+    that the engine threw away; `wasters` are whose."""
 
     gauges: Gauges
     finished: Ids[Sequence]
     wasted: int
+    wasters: Collection[Sequence] = ()
 
 
 class Stepper:
     """Calls the policy's verbs in the engine's order and keeps who is still to be served.
 
-    Every exception of the policy becomes a `PolicyError` that names the verb and the place, but for `EngineFault`.
+    Steps are committed in the order in which they were scheduled; where the policy overlaps, the next one may be
+    scheduled before. Every exception of the policy becomes a `PolicyError` that names the verb and the place, but for
+    `EngineFault`.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -37,13 +43,14 @@ class Stepper:
         self.ends = Ends()
         self.live: dict[Sequence, None] = {}
         self._known: set[Sequence] = set()
+        self._flights = Flights() if policy.overlap else None
 
     def arrive(self, sequence: Sequence, output: int) -> str | None:
         """Hand a request to the policy. Returns its reason if it rejects it."""
         sequence.order = len(self._known)
         self._known.add(sequence)
-        self.ends.expect(sequence, output)
         reason: str | None = self._ask("add", sequence)
+        self.ends.expect(sequence, output)
         if reason is None:
             self.live[sequence] = None
         return reason
@@ -51,24 +58,44 @@ class Stepper:
     def schedule(self, now: float) -> Decision:
         """Ask for the next step and check that it is possible. Raises `PolicyError` if it is not."""
         step: Step = self._ask("schedule", now)
+        changes = list(self._follow(step))
+        if self._flights is not None:
+            self._flights.follow(changes)
+            for sequence, _ in step.preempted:
+                self._flights.preempt(sequence, delivers=self.policy.delivers_in_flight)
         self._check(step)
         for sequence, _ in step.rejected:
             self.live.pop(sequence, None)
-        return Decision(step, list(self._follow(step)))
+        if self._flights is not None:
+            self._flights.launch(step)
+        return Decision(step, changes)
 
     def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], count: int = 1) -> Committed:
-        """Give the policy the tokens of a step, `count` for each sampling sequence."""
-        stopped = self.ends.stopped(step, count)
-        wasted = sum(count for sequence in stopped if sequence not in self.live)
+        """Give the policy the tokens of the oldest step that is not committed, `count` for each sampling sequence."""
+        stopped, lost = self._stopped(step, count)
+        wasters = [*lost, *(sequence for sequence in stopped if sequence not in self.live)]
         gauges: Gauges = self._ask("commit", step, sampled, stopped)
         finished = [sequence for sequence in stopped if sequence in self.live]
         for sequence in finished:
             del self.live[sequence]
-        return Committed(gauges, finished, wasted)
+        return Committed(gauges, finished, count * len(wasters), wasters)
+
+    def _stopped(self, step: Step, count: int) -> tuple[list[Sequence], Ids[Sequence]]:
+        """Whose output is complete with the tokens of a step, and whose tokens of it are thrown away."""
+        if self._flights is None:
+            return self.ends.stopped(step, count), ()
+        for forward in step.forwards:
+            if forward.decode is not None:
+                self._flights.follow(forward.decode.journal)
+        flight = self._flights.land()
+        found = self.ends.stopped(step, count, tuple(flight.strays))
+        return [sequence for sequence in found if sequence not in flight.lost], tuple(flight.lost)
 
     def abort(self, sequence: Sequence) -> None:
         self._ask("abort", sequence)
         del self.live[sequence]
+        if self._flights is not None:
+            self._flights.drop(sequence)
 
     def idle(self) -> None:
         self._ask("idle")
@@ -116,10 +143,14 @@ class Stepper:
         sequence = chunk.sequence
         if sequence not in self._known:
             return "it was never submitted"
-        if chunk.length < 1 or chunk.end > sequence.num_tokens:
-            return f"tokens {chunk.start} to {chunk.end} of {sequence.num_tokens}"
-        if chunk.start != sequence.computed:
-            return f"the chunk starts at {chunk.start}, but {sequence.computed} tokens are computed"
-        if chunk.samples != (chunk.end == sequence.num_tokens):
-            return f"a chunk to {chunk.end} of {sequence.num_tokens} tokens is said to sample: {chunk.samples}"
+        computed, tokens = sequence.computed, sequence.num_tokens
+        if self._flights is not None:
+            flying, sampled = self._flights.ahead(sequence)
+            computed, tokens = computed + flying, tokens + sampled
+        if chunk.length < 1 or chunk.end > tokens:
+            return f"tokens {chunk.start} to {chunk.end} of {tokens}"
+        if chunk.start != computed:
+            return f"the chunk starts at {chunk.start}, but {computed} tokens are computed"
+        if chunk.samples != (chunk.end == tokens):
+            return f"a chunk to {chunk.end} of {tokens} tokens is said to sample: {chunk.samples}"
         return None

@@ -36,6 +36,10 @@ class Policy(ABC):
     heeds; `log_style`, whose interval log line is replayed from its traces; `stall_after`, how many
     consecutive empty steps mean that nothing will ever run; `exempt`, names of audit laws that the engine it
     reproduces breaks; `paged`, false where it needs no pages, so that models which cannot page run on it too.
+
+    `overlap`: the engine schedules and launches a step before the output of the one ahead of it is there, so
+    `schedule` for step k+1 comes before `commit` of step k. `delivers_in_flight`: then, a sequence that is preempted
+    while its token is in flight still gets it.
     """
 
     Options: ClassVar[type[BaseModel]] = Options
@@ -45,6 +49,8 @@ class Policy(ABC):
     stall_after: int = 12
     exempt: frozenset[str] = frozenset()
     paged: ClassVar[bool] = True
+    overlap: bool = False
+    delivers_in_flight: ClassVar[bool] = True
 
     waiting: Collection[Sequence]
     running: Collection[Sequence]

@@ -48,7 +48,7 @@ class Forward:
     """One forward pass: explicit chunks, and the rows of the policy's standing decode batch if it takes part.
 
     `padded_tokens` is what an engine that pads its prefill computes (rows times longest); None: it packs.
-    Read it before `commit`: the decode batch moves on.
+    Read it before anything else is scheduled or committed: the decode batch moves on.
     """
 
     chunks: Ids[Chunk] = ()
@@ -62,8 +62,9 @@ class Forward:
 
     def all_chunks(self) -> Iterator[Chunk]:
         """Every row as a chunk, those of the standing decode batch (first) derived on demand."""
+        ahead = 0 if self.decode is None else self.decode.ahead
         for sequence in self.decode or ():
-            yield Chunk(sequence, sequence.computed, 1, 0, True, True)
+            yield Chunk(sequence, sequence.computed + ahead, 1, 0, True, True)
         yield from self.chunks
 
     def sampling(self) -> Iterator[Sequence]:
@@ -123,7 +124,8 @@ class Step:
             yield from forward.sampling()
 
     def settle(self, sampled: Mapping[Sequence, Ids[int]]) -> None:
-        """Mark the chunks as computed and take the sampled tokens: the plain part of any `commit`."""
+        """Mark the chunks as computed and take the sampled tokens: the plain part of a `commit` where nothing is
+        scheduled in between."""
         for forward in self.forwards:
             for chunk in forward.chunks:
                 chunk.sequence.computed = chunk.end

@@ -1,5 +1,7 @@
 """The simulated backend: a step takes what a latency model says, and nobody computes tokens."""
 
+from collections import deque
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,15 +17,15 @@ class SimulatedBackend:
     def __init__(self, latency: LatencyModel, *, empty_step: float = 1e-3) -> None:
         self.empty_step = empty_step
         self._latency = latency
-        self._result = StepResult(0.0, {})
+        self._launched: deque[StepResult] = deque()
 
     def launch(self, step: Step) -> None:
         work = work_of(step)
         seconds, host = self._latency.seconds(work), self._latency.host_seconds(work)
-        self._result = StepResult(seconds, EmulatedSample(step.sampling), host, seconds - host)
+        self._launched.append(StepResult(seconds, EmulatedSample(step.sampling), host, seconds - host))
 
     def collect(self) -> StepResult:
-        return self._result
+        return self._launched.popleft()
 
     def series(self, step: Step, steps: int) -> NDArray[np.float64] | None:
         return self._latency.decode_series(work_of(step), steps)
