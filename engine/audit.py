@@ -89,7 +89,7 @@ class Audit:
             self._states[sequence] = State.REJECTED
 
     def _check_accounts(self) -> None:
-        waiting, running = Counter(self._policy.waiting), Counter(self._policy.running)
+        waiting, running = Counter(iter(self._policy.waiting)), Counter(iter(self._policy.running))
         for sequence, state in self._states.items():
             found = ("waiting",) * waiting.pop(sequence, 0) + ("running",) * running.pop(sequence, 0)
             right = found == (state.value,) if state in (State.WAITING, State.RUNNING) else "waiting" not in found

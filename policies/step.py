@@ -96,6 +96,7 @@ class Step:
     `admitted` run for the first time, `resumed` after a preemption; `preempted` and `rejected` come with the reason.
     `new_blocks`: blocks newly given to each sequence. `prefix_queries` and `prefix_hits` in the engine's own unit.
     `gauges` as they stand after scheduling. `events` names rare branches that were taken.
+    `examined`: the waiting requests that the pass looked at, in order, whether they were let in or not.
     """
 
     gauges: Gauges
@@ -108,6 +109,7 @@ class Step:
     prefix_queries: int = 0
     prefix_hits: int = 0
     events: Ids[str] = ()
+    examined: Ids[Sequence] = ()
 
     @property
     def empty(self) -> bool:

@@ -36,7 +36,7 @@ class DenseReplay:
 
     def __post_init__(self) -> None:
         engine = EngineConfig(max_num_seqs=self.trace["config"]["max_seqs"])
-        options = MistralrsDenseOptions(version=self.trace["version"])
+        options = MistralrsDenseOptions.model_validate({"version": self.trace["version"]})
         self.policy = MistralrsDense(engine, options)
         self.policy.chooser.tie_break = self._recorded_choice
         self.stepper = Stepper(self.policy)
@@ -44,7 +44,8 @@ class DenseReplay:
 
     def differences(self) -> Iterator[str]:
         """In order, one line each; the state after the first one is not the engine's any more."""
-        for self.step, recorded in enumerate(self.trace["steps"], 1):
+        for recorded in self.trace["steps"]:
+            self.step += 1
             self._arrive()
             step = self.stepper.schedule(0.0).step
             found = self._lengths(step)

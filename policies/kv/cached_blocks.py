@@ -27,9 +27,10 @@ class CachedBlocks:
         """Blocks that a sequence lacks to hold `tokens` tokens."""
         return max(0, self.pool.blocks_for(tokens) - len(sequence.block_table))
 
-    def fits(self, tokens: int, hit: list[int]) -> bool:
-        """A fresh sequence of `tokens` tokens can be given blocks, its idle hits counted as taken."""
-        return self.pool.blocks_for(tokens) - len(hit) + self.pool.idle(hit) <= self.pool.free
+    def fits(self, tokens: int, hit: list[int], spare: int = 0) -> bool:
+        """A fresh sequence of `tokens` tokens can be given blocks, its idle hits counted as taken, and `spare` are
+        left."""
+        return self.pool.blocks_for(tokens) - len(hit) + self.pool.idle(hit) + spare <= self.pool.free
 
     def start(self, sequence: Sequence, tokens: int, hit: list[int]) -> list[int]:
         """First blocks of a fresh sequence: its hits, then new ones for `tokens` tokens. Check `fits` before."""
