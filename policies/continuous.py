@@ -16,7 +16,7 @@ from .kv.late_pool import LatePool
 from .plan import Plan
 from .waiting_queues import ByPrefix, ByPriority, Fcfs, WaitingQueue
 
-__all__ = ["Continuous", "ContinuousOptions"]
+__all__ = ["Blocked", "Continuous", "ContinuousOptions"]
 
 Blocked = Literal["", "seats", "budget", "prompt over budget", "memory", "preempted", "not ready", "not joining"]
 PASSED_OVER: frozenset[Blocked] = frozenset({"memory", "not ready"})
