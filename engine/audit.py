@@ -26,6 +26,7 @@ class Audit:
     The laws: `time` never goes back; `kv`: free + held == usable, holders are counted right and every row has room for
     its tokens; `budget`: tokens of a step; `seats`: sequences of a step; `cached`: 0 <= hit < tokens of the sequence;
     `accounts`: every request is in exactly one state, and the policy's queues agree; `preemption` frees something;
+    `door`: what can never fit the ledger is not let in; `once`: a pass looks at each waiting request once at most;
     `output`: a finished request has exactly its output. A policy names those its engine breaks in `exempt`.
     Raises `LawBroken`.
     """
@@ -40,6 +41,10 @@ class Audit:
 
     def arrive(self, sequence: Sequence, reason: str | None) -> None:
         self._states[sequence] = State.WAITING if reason is None else State.REJECTED
+        capacity = None if self._policy.ledger is None else self._policy.ledger.capacity
+        most = sequence.prompt_len + max(sequence.max_tokens, 1) - 1
+        fits = reason is not None or capacity is None or most <= capacity
+        self._law("door", fits, f"{sequence!r} was let in, {most} tokens can never fit {capacity}")
 
     def abort(self, sequence: Sequence) -> None:
         self._states[sequence] = State.ABORTED
@@ -51,6 +56,8 @@ class Audit:
         self._time = now
         self._check_size(step)
         self._check_rows(step)
+        twice = [sequence for sequence, looks in Counter(step.examined).items() if looks > 1]
+        self._law("once", not twice, f"the pass looked more than once at {twice}")
         self._move(step)
 
     def commit(self, committed: Committed) -> None:
@@ -69,22 +76,23 @@ class Audit:
         self._law("seats", seats is None or totals.width <= seats, f"{totals.width} sequences, max_num_seqs is {seats}")
 
     def _check_rows(self, step: Step) -> None:
-        size = self._policy.engine.block_size
+        ledger = self._policy.ledger
         for chunk in (chunk for forward in step.forwards for chunk in forward.all_chunks()):
             sequence = chunk.sequence
             self._law("cached", 0 <= chunk.cached < sequence.num_tokens, f"{sequence!r} hit {chunk.cached} tokens")
-            room = len(sequence.block_table) * size
-            fits = self._policy.ledger is None or chunk.end <= room
-            self._law("kv", fits, f"{sequence!r} computes to token {chunk.end}, its blocks hold {room}")
+            room = chunk.end if ledger is None else ledger.room(sequence)
+            self._law("kv", chunk.end <= room, f"{sequence!r} computes to token {chunk.end}, it has room for {room}")
 
     def _move(self, step: Step) -> None:
         for sequence, _ in step.preempted:
             ran = self._states[sequence] is State.RUNNING and self._policy.ledger is not None
             self._law("preemption", not ran or self._held[sequence] > 0, f"{sequence!r} held nothing to free")
-        for sequence in (*step.admitted, *step.resumed):
-            self._states[sequence] = State.RUNNING
-        for sequence, _ in step.preempted:
-            self._states[sequence] = State.WAITING
+        moves = Counter([*step.admitted, *step.resumed])
+        moves.subtract(sequence for sequence, _ in step.preempted)
+        for sequence, net in moves.items():  # both ways within a step: admitted and preempted, or the other way round
+            running = net + (self._states[sequence] is State.RUNNING)
+            self._law("accounts", running in (0, 1), f"{sequence!r} was admitted or preempted twice in a row")
+            self._states[sequence] = State.RUNNING if running > 0 else State.WAITING
         for sequence, _ in step.rejected:
             self._states[sequence] = State.REJECTED
 
@@ -103,7 +111,7 @@ class Audit:
         if ledger is not None:
             wrong = ledger.violations(queued)
             self._law("kv", not wrong, "; ".join(wrong))
-            self._held = {sequence: len(sequence.block_table) for sequence in queued}
+            self._held = {sequence: ledger.room(sequence) for sequence in queued}
 
     def _law(self, name: str, holds: object, otherwise: str) -> None:
         if not holds and name not in self._policy.exempt:

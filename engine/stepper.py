@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence as Ids
 from dataclasses import dataclass
 from typing import Any
 
-from ..policies.base import Chunk, EngineFault, Gauges, Policy, Sequence, Step
+from ..policies.base import Chunk, DecodeBatch, EngineFault, Gauges, Policy, Sequence, Step
 from ..policies.decode_batch import Change
 from .ends import Ends
 from .errors import PolicyError
@@ -43,6 +43,7 @@ class Stepper:
         self.ends = Ends()
         self.live: dict[Sequence, None] = {}
         self._known: set[Sequence] = set()
+        self._batches: dict[DecodeBatch, None] = {}
         self._flights = Flights() if policy.overlap else None
 
     def arrive(self, sequence: Sequence, output: int) -> str | None:
@@ -113,11 +114,14 @@ class Stepper:
         return used
 
     def _follow(self, step: Step) -> Iterator[Change]:
+        """Changes of every batch, in this step or not: who left one may run as a prefill before it runs again."""
         for forward in step.forwards:
             if forward.decode is not None:
-                changes = forward.decode.take_journal()
-                self.ends.follow(forward.decode, changes)
-                yield from changes
+                self._batches[forward.decode] = None
+        for batch in self._batches:
+            changes = batch.take_journal()
+            self.ends.follow(batch, changes)
+            yield from changes
 
     def _ask(self, verb: str, *arguments: Any) -> Any:
         try:

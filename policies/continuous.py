@@ -39,6 +39,10 @@ class Continuous(Policy):
         super().__init__(engine, options)
         self.choice = options
         self.stall_after = Policy.stall_after + options.free_delay
+        if not options.reject_oversize:
+            self.exempt |= {"door"}
+        if options.priority_preempts_for_slot and options.order != "priority":
+            raise ValueError("policy.priority_preempts_for_slot needs policy.order: priority")
         self.budget = engine.max_num_batched_tokens or math.inf
         self.seats = self._seats(engine)
         self.pool = self.ledger = self._pool(engine)

@@ -63,7 +63,7 @@ class MistralrsDense(Policy):
         self.chooser = CHOICES[options.choice or ("greedy" if self.old else "catch_up")]()
         self.seats = engine.max_num_seqs or math.inf
         if self.old:
-            self.exempt = frozenset({"seats"})
+            self.exempt |= {"seats"}
         self.cache = self.ledger = DenseCache()
         self.waiting: dict[Sequence, None] = {}  # never ran
         self.running: dict[Sequence, None] = {}  # ran, and holds KV

@@ -37,6 +37,13 @@ class BlockPool:
     def used(self) -> int:
         return self.usable - len(self._free)
 
+    @property
+    def capacity(self) -> int:
+        return self.usable * self.block_size
+
+    def room(self, sequence: Sequence) -> int:
+        return len(sequence.block_table) * self.block_size
+
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 

@@ -11,6 +11,8 @@ class DenseCache:
     Nobody counts memory on this path and nothing is ever refused, so `usable` is the most that was held at any time.
     """
 
+    capacity: None = None
+
     def __init__(self) -> None:
         self.usable = 0
         self.used = 0
