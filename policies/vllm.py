@@ -1,0 +1,299 @@
+"""vLLM's scheduler (version 0.27.1): first come first served or by priority, over a block pool with a prefix cache."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence as Ids
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from .base import Chunk, EngineConfig, Gauges, Options, Policy, Sequence, Step
+from .door import too_large
+from .kv.block_pool import BlockPool
+from .kv.cached_blocks import CachedBlocks
+from .plan import Plan
+from .vllm_queue import ArrivalQueue, PriorityQueue, Queue
+from .vllm_running import Running
+
+
+class VllmOptions(Options):
+    """Options of `vllm`, under vLLM's own names and with its defaults."""
+
+    async_scheduling: bool = Field(
+        True, description="schedule a step before the output of the one ahead of it is there (a server's default)"
+    )
+    scheduling_policy: Literal["fcfs", "priority"] = Field(
+        "fcfs", description="order of the queue and choice of the victim (vLLM: --scheduling-policy)"
+    )
+    enable_chunked_prefill: bool = Field(True, description="a prompt may be cut to what the token budget leaves")
+    enable_prefix_caching: bool = Field(True, description="blocks are found again by their content")
+    long_prefill_token_threshold: int = Field(0, ge=0, description="longest chunk of a prefill; 0: no limit")
+    scheduler_reserve_full_isl: bool = Field(
+        True, description="admit a prompt only when the blocks for all of it are free, not just for its first chunk"
+    )
+    watermark: float = Field(
+        0.0, ge=0, lt=1, description="share of all blocks that an admission must leave free while others run"
+    )
+    strict_vllm: bool = Field(
+        False, description="the bare scheduler: let in what can never be served, and stall with it as the engine does"
+    )
+
+
+class Vllm(Policy):
+    """vLLM's V1 scheduler, step for step.
+
+    There are no phases: whoever runs catches up its computed tokens with those it has, in order of admission; then
+    the queue is served while budget, seats and blocks last, strictly in its order. Who finds no block preempts the
+    last (of the running, or in priority) and no one is admitted in that step. Blocks are found by their content as
+    soon as they are scheduled. `num_blocks` includes the null block.
+    """
+
+    Options = VllmOptions
+    engine_defaults: ClassVar[Mapping[str, Any]] = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
+    log_style: ClassVar[str] = "vllm"
+
+    def __init__(self, engine: EngineConfig, options: VllmOptions) -> None:
+        super().__init__(engine, options)
+        self.choice = options
+        self.overlap = options.async_scheduling
+        self.budget = engine.max_num_batched_tokens or 2048
+        self.seats = engine.max_num_seqs or 256
+        self.longest = engine.max_model_len or math.inf
+        self.threshold = options.long_prefill_token_threshold or math.inf
+        _check(engine, options, self.budget, self.seats)
+        self.waiting: Queue = PriorityQueue() if options.scheduling_policy == "priority" else ArrivalQueue()
+        self.running = Running(engine.block_size, overlap=self.overlap)
+        self.pool = self.ledger = BlockPool(
+            engine.num_blocks - 1, engine.block_size, first_id=1, unhashed_first=options.enable_prefix_caching
+        )
+        self.blocks = CachedBlocks(self.pool, caching=options.enable_prefix_caching)
+        self.spare = int(options.watermark * engine.num_blocks)
+        self.refused: Sequence | None = None  # looked up in the latest step, but not admitted
+        self._dropped: dict[Sequence, int] = {}  # preempted since the last commit: their seats
+        self._passed = 0
+
+    def notes(self) -> list[str]:
+        """Says how a step relates to the output of the one ahead of it."""
+        return ["async scheduling: " + ("on, as a vLLM server has it" if self.overlap else "off")]
+
+    def add(self, sequence: Sequence) -> str | None:
+        if not self.choice.strict_vllm and sequence.prompt_len >= self.longest:
+            return f"prompt {sequence.prompt_len} leaves no room for output in max_model_len {self.longest}"
+        if sequence.prompt_len < self.longest:
+            sequence.max_tokens = int(min(sequence.max_tokens, self.longest - sequence.prompt_len))
+        reason = None if self.choice.strict_vllm else too_large(sequence, self.pool.usable, self.pool.block_size)
+        if reason is None:
+            self.waiting.push(sequence)
+        return reason
+
+    def schedule(self, now: float) -> Step:
+        plan = Plan(self.budget)
+        self.refused = None
+        self._run(plan)
+        while not plan.preempted and self._may_admit(plan) and self._admit(plan):
+            pass
+        return self._launch(plan)
+
+    # Those that run
+
+    def _run(self, plan: Plan) -> None:
+        visits = self._visits()
+        plan.budget -= len(self.running.batch)
+        for sequence in visits:
+            if sequence in self.running and not self._advance(plan, sequence):
+                break
+
+    def _visits(self) -> list[Sequence]:
+        """Whom to look at, in order: those that need a block or fill one, and all that are not in the decode batch.
+        Where the budget may run out among them, everybody."""
+        running, batch = self.running, self.running.batch
+        if self.overlap:
+            for sequence in running.finishing():
+                running.step_out(sequence)
+        if running.others and not self._ample():
+            for sequence in list(batch):
+                running.step_out(sequence)
+            return list(running)
+        visits = running.growth.take(batch.flying)
+        if not self.overlap and self.choice.enable_prefix_caching:
+            visits = visits + running.growth.peek(1)
+        return running.in_order([*visits, *running.others])
+
+    def _ample(self) -> bool:
+        """The budget reaches for all that run, or runs out at the last of them only."""
+        *first, last = self.running.in_order(list(self.running.others))
+        left = self.budget - len(self.running.batch) - sum(self._wanted(sequence) for sequence in first)
+        return left >= (0 if last is self.running.last else self._wanted(last))
+
+    def _wanted(self, sequence: Sequence) -> int:
+        """Tokens that a running sequence would compute with no other limit than its own."""
+        start, known = self.running.position(sequence)
+        if self.running.sampling(sequence) and known >= sequence.prompt_len + sequence.max_tokens:
+            return 0  # its token in flight is its last
+        return int(min(known - start, self.threshold))
+
+    def _advance(self, plan: Plan, sequence: Sequence) -> bool:
+        """Schedule the next tokens of a running sequence; False if it had to preempt itself."""
+        member = sequence in self.running.batch
+        start, known = self.running.position(sequence)
+        length = 1 if member else int(min(self._wanted(sequence), plan.budget))
+        if not length:
+            return True
+        if not self._make_room(plan, sequence, start + length):
+            return False
+        blocks = self.blocks.grow(sequence, start + length)
+        if blocks:
+            plan.new_blocks[sequence] = blocks
+        if member:
+            self.running.growth.watch(sequence)
+        else:
+            decode = known > sequence.prompt_len and known - start == 1
+            plan.add(Chunk(sequence, start, length, 0, start + length == known, decode))
+        self.blocks.publish(sequence, min(start + length, sequence.num_tokens))
+        return True
+
+    def _make_room(self, plan: Plan, sequence: Sequence, tokens: int) -> bool:
+        while self.blocks.missing(sequence, tokens) > self.pool.free:
+            victim = self._victim()
+            if victim is sequence:
+                self._pass_over(self.running.behind(sequence))
+            self._preempt(plan, victim)
+            if victim is sequence:
+                return False
+        return True
+
+    def _pass_over(self, sequences: Iterable[Sequence]) -> None:
+        """These get nothing in this step, though nothing speaks against it."""
+        for sequence in sequences:
+            if sequence in self.running.batch:
+                self.running.step_out(sequence)
+
+    def _victim(self) -> Sequence:
+        if self.choice.scheduling_policy == "fcfs":
+            return self.running.last
+        return max(self.running, key=lambda sequence: (sequence.priority, sequence.arrival))
+
+    def _preempt(self, plan: Plan, victim: Sequence) -> None:
+        plan.budget += victim in self.running.batch
+        plan.budget += sum(chunk.length for chunk in plan.chunks if chunk.sequence is victim)
+        plan.drop(victim)
+        plan.preempted.append((victim, "no free block"))
+        self._dropped[victim] = self.running.remove(victim, owed=True)
+        self.blocks.free(victim)
+        victim.drop_kv()
+        self.waiting.put_back(victim)
+
+    # Those that wait
+
+    def _may_admit(self, plan: Plan) -> bool:
+        return len(self.waiting) > 0 and plan.budget > 0 and len(self.running) < self.seats
+
+    def _admit(self, plan: Plan) -> bool:
+        """Admit the head of the queue, if it fits."""
+        head = self.waiting[0]
+        hit = self.blocks.hit(head)
+        cached = len(hit) * self.pool.block_size
+        length = int(min(head.num_tokens - cached, self.threshold))
+        if length > plan.budget and not self.choice.enable_chunked_prefill:
+            self.refused = head
+            return False
+        length = int(min(length, plan.budget))
+        spare = self.spare if len(self.running) else 0
+        fits = self.blocks.fits(cached + length, hit, spare)
+        if not fits or (self.choice.scheduler_reserve_full_isl and not self.blocks.fits(head.num_tokens, hit, spare)):
+            self.refused = head
+            return False
+        self._start(plan, self.waiting.take(), hit, length)
+        return True
+
+    def _start(self, plan: Plan, sequence: Sequence, hit: list[int], length: int) -> None:
+        cached = len(hit) * self.pool.block_size
+        plan.new_blocks[sequence] = list(self.blocks.start(sequence, cached + length, hit))
+        plan.admit(sequence)
+        plan.add(Chunk(sequence, cached, length, cached, cached + length == sequence.num_tokens))
+        self.blocks.publish(sequence, cached + length)
+        self.running.admit(sequence)
+        if self.choice.enable_prefix_caching and not sequence.preemptions:
+            plan.prefix_queries += sequence.num_tokens
+            plan.prefix_hits += cached
+
+    # Both
+
+    def _launch(self, plan: Plan) -> Step:
+        running = self.running
+        for chunk in plan.chunks:
+            if chunk.decode and running.may_join(chunk.sequence):
+                running.join(chunk.sequence)
+        plan.chunks = [chunk for chunk in plan.chunks if chunk.sequence not in running.batch]
+        if plan.chunks or running.batch:
+            plan.decode = running.batch
+            if self.overlap:
+                running.batch.launch()
+        running.flying = {chunk.sequence: chunk for chunk in plan.chunks} if self.overlap else {}
+        return plan.step(self._gauges())
+
+    def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], stopped: Collection[Sequence]) -> Gauges:
+        for chunk in (*(chunk for forward in step.forwards for chunk in forward.chunks), *self.running.owed):
+            self._settle(chunk, sampled)
+        for forward in step.forwards:
+            self.running.batch.advance(sampled)
+        for sequence in sorted(stopped, key=self._seat) if len(stopped) > 1 else stopped:
+            self._end(sequence)
+        self.running.owed.clear()
+        self._dropped.clear()
+        return self._gauges()
+
+    def _settle(self, chunk: Chunk, sampled: Mapping[Sequence, Ids[int]]) -> None:
+        """A row was computed. One that was preempted meanwhile only takes its token, one that ended nothing."""
+        sequence = chunk.sequence
+        if sequence in self._dropped:
+            if chunk.samples:
+                sequence.append(sampled[sequence])
+        elif sequence in self.running and sequence not in self.running.batch:
+            sequence.computed = chunk.end
+            if chunk.samples:
+                sequence.append(sampled[sequence])
+                self.blocks.publish(sequence, chunk.end)
+
+    def _seat(self, sequence: Sequence) -> int:
+        return self.running.seat(sequence) if sequence in self.running else self._dropped.get(sequence, -1)
+
+    def _end(self, sequence: Sequence) -> None:
+        if sequence in self.running:
+            self.running.remove(sequence)
+            self.blocks.free(sequence)
+        elif sequence in self._dropped:
+            self.waiting.remove(sequence)
+        self.blocks.forget(sequence)
+
+    def abort(self, sequence: Sequence) -> None:
+        if sequence in self.running:
+            self.running.remove(sequence)
+            self.blocks.free(sequence)
+        else:
+            self.waiting.remove(sequence)
+        self.blocks.forget(sequence)
+
+    def _gauges(self) -> Gauges:
+        return Gauges(len(self.running), len(self.waiting), self.pool.used)
+
+
+def _check(engine: EngineConfig, options: VllmOptions, budget: int, seats: int) -> None:
+    """What a vLLM server refuses at its start."""
+    longest, threshold = engine.max_model_len, options.long_prefill_token_threshold
+    if budget < seats:
+        raise ValueError(f"engine.max_num_batched_tokens ({budget}) is below engine.max_num_seqs ({seats})")
+    if longest is not None and threshold > longest:
+        raise ValueError(f"long_prefill_token_threshold ({threshold}) is above engine.max_model_len ({longest})")
+    if longest is not None and not options.enable_chunked_prefill and budget < longest:
+        raise ValueError(
+            f"engine.max_num_batched_tokens ({budget}) is below engine.max_model_len ({longest}), and without chunked "
+            "prefill a prompt must fit into one step"
+        )
+    if engine.num_blocks < 2:
+        raise ValueError(f"engine.num_blocks: {engine.num_blocks}, but one is the null block: give at least 2")
+    needed = 0 if longest is None or options.strict_vllm else -(-longest // engine.block_size)
+    if engine.num_blocks < needed:
+        raise ValueError(
+            f"engine.num_blocks ({engine.num_blocks}) cannot hold one sequence of engine.max_model_len ({longest}), "
+            f"which takes {needed} blocks of {engine.block_size} tokens: give more blocks or lower max_model_len"
+        )
