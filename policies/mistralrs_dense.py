@@ -80,6 +80,10 @@ class MistralrsDense(Policy):
         choice = next(name for name, rule in CHOICES.items() if type(self.chooser) is rule)
         return super().resolved_options() | {"choice": choice, "zombies": self.zombies}
 
+    def lists(self) -> list[tuple[str, list[Sequence]]]:
+        """The engine's own lists: the bucket that runs, and everybody else."""
+        return [("running", self._batch), ("waiting", self._aside)]
+
     def add(self, sequence: Sequence) -> str | None:
         reason = too_long(sequence, self.engine.max_model_len)
         if reason is None:

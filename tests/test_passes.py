@@ -75,7 +75,7 @@ def impatient() -> Iterator[None]:
 @given(st.data())
 def test_passes_end(name: str, data: st.DataObject) -> None:
     policy = build(data, KNOWN[name])
-    policy.schedule = bounded(policy.schedule)  # type: ignore[method-assign]
+    policy.schedule = bounded(policy.schedule)  # type: ignore[assignment, method-assign]
     served = serve(policy, data.draw(workloads()))
     if served.outcome == "stalled":
         assert "door" in policy.exempt, served.loop.report
@@ -97,7 +97,7 @@ class Restless(Continuous):
 def test_a_pass_without_end_is_caught() -> None:
     """The bound of this module really stops one."""
     engine = EngineConfig(block_size=4, num_blocks=4, max_num_seqs=8, max_num_batched_tokens=64)
-    policy = Restless(engine, ContinuousOptions())
-    policy.schedule = bounded(policy.schedule)  # type: ignore[method-assign]
+    policy = Restless(engine, ContinuousOptions.model_validate({}))
+    policy.schedule = bounded(policy.schedule)  # type: ignore[assignment, method-assign]
     with pytest.raises(ValueError, match="more than"):
         serve(policy, [request("a", 12, 4), request("b", 12, 4)], Watching())
