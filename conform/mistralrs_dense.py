@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence as Ids
 from typing import Any
 
 from ..engine.stepper import Stepper
-from ..policies.base import EmulatedSample, EngineConfig, Sequence, Step
+from ..policies.base import EngineConfig, Sequence, Step
 from ..policies.length_buckets import Bucket, shortest
 from ..policies.mistralrs_dense import MistralrsDense, MistralrsDenseOptions
 from .frame import Facts, Frame
@@ -46,7 +46,7 @@ class _Run:
         if self.policy.running or self.policy.waiting:
             step = self._stepper.schedule(float(number)).step
             found, state = _ran(step), self.state()
-            self._stepper.commit(step, EmulatedSample(step.sampling))
+            self._stepper.commit(step, step.emulated())
         return Frame(number, lengths, found, state)
 
     def _arrive(self) -> None:

@@ -26,8 +26,9 @@ class Audit:
     The laws: `time` never goes back; `kv`: free + held == usable, holders are counted right and every row has room for
     its tokens; `budget`: tokens of a step; `seats`: sequences of a step; `cached`: 0 <= hit < tokens of the sequence;
     `accounts`: every request is in exactly one state, and the policy's queues agree; `preemption` frees something;
-    `door`: what can never fit the ledger is not let in; `once`: a pass looks at each waiting request once at most;
-    `output`: a finished request has exactly its output. A policy names those its engine breaks in `exempt`.
+    `rows`: a decode row carries one token, and drafts only where the policy speculates; `door`: what can never fit the
+    ledger is not let in; `once`: a pass looks at each waiting request once at most; `output`: a finished request has
+    exactly its output. A policy names those its engine breaks in `exempt`.
     Raises `LawBroken`.
     """
 
@@ -70,7 +71,7 @@ class Audit:
 
     def _check_size(self, step: Step) -> None:
         engine, totals = self._policy.engine, step.totals
-        tokens, budget = totals.prefill_tokens + totals.decode_seqs, engine.max_num_batched_tokens
+        tokens, budget = totals.prefill_tokens + totals.decode_tokens, engine.max_num_batched_tokens
         self._law("budget", budget is None or tokens <= budget, f"{tokens} tokens in a step, the budget is {budget}")
         seats = engine.max_num_seqs
         self._law("seats", seats is None or totals.width <= seats, f"{totals.width} sequences, max_num_seqs is {seats}")
@@ -80,8 +81,12 @@ class Audit:
         for chunk in (chunk for forward in step.forwards for chunk in forward.all_chunks()):
             sequence = chunk.sequence
             self._law("cached", 0 <= chunk.cached < sequence.num_tokens, f"{sequence!r} hit {chunk.cached} tokens")
-            room = chunk.end if ledger is None else ledger.room(sequence)
-            self._law("kv", chunk.end <= room, f"{sequence!r} computes to token {chunk.end}, it has room for {room}")
+            end = chunk.end + chunk.drafts
+            room = end if ledger is None else ledger.room(sequence)
+            self._law("kv", end <= room, f"{sequence!r} computes to token {end}, it has room for {room}")
+            single = chunk.length == 1 and (not chunk.drafts or self._policy.speculates)
+            row = f"{chunk.length} tokens and {chunk.drafts} drafts"
+            self._law("rows", single or not chunk.decode, f"{sequence!r} decodes {row} in a row")
 
     def _move(self, step: Step) -> None:
         for sequence, _ in step.preempted:

@@ -162,6 +162,11 @@ class _Builder:
 
     def _policy(self, policy: type[Policy], limits: EngineConfig) -> Policy:
         given = {key: value for key, value in self._raw["policy"].items() if key != "name"}
+        if "speculative" in given and "speculative" not in policy.Options.model_fields:
+            raise UserError(
+                f"{self._config.where('policy.speculative')}: {self._raw['policy']['name']} counts one token a decode "
+                "row, in its blocks and its budget; speculative decoding is of mistralrs_dense only"
+            )
         options = validated(policy.Options, given, self._config, "policy")
         try:
             return policy(limits, options)

@@ -37,6 +37,8 @@ class Policy(ABC):
     consecutive empty steps mean that nothing will ever run; `exempt`, names of audit laws that the engine it
     reproduces breaks; `paged`, false where it needs no pages, so that models which cannot page run on it too.
 
+    `speculates`: its decode rows may carry drafts.
+
     `overlap`: the engine schedules and launches a step before the output of the one ahead of it is there, so
     `schedule` for step k+1 comes before `commit` of step k. `delivers_in_flight`: then, a sequence that is preempted
     while its token is in flight still gets it.
@@ -50,6 +52,7 @@ class Policy(ABC):
     exempt: frozenset[str] = frozenset()
     paged: ClassVar[bool] = True
     overlap: bool = False
+    speculates: bool = False
     delivers_in_flight: ClassVar[bool] = True
 
     waiting: Collection[Sequence]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence as Ids
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from .door import too_long
 from .kv.dense_cache import DenseCache
 from .length_buckets import Bucket, CatchUp, Coalescing, Greedy, shortest
 from .ragged_admission import RaggedAdmission
+from .speculation import Speculation
 
 Choice = Literal["greedy", "coalesce", "catch_up"]
 CHOICES: Mapping[Choice, type[Greedy]] = {"greedy": Greedy, "coalesce": Coalescing, "catch_up": CatchUp}
@@ -35,6 +37,9 @@ class MistralrsDenseOptions(Options):
     )
     refusal: str = Field(
         "the pipeline has not declared that it can", description="why ragged admission is refused, for the log"
+    )
+    speculative: Speculation | None = Field(
+        None, description="decode rows verify drafts: {tokens: k, acceptance: p of each, seed: 0}"
     )
 
 
@@ -64,6 +69,7 @@ class MistralrsDense(Policy):
         self.seats = engine.max_num_seqs or math.inf
         if self.old:
             self.exempt |= {"seats"}
+        self.speculates = options.speculative is not None
         self.cache = self.ledger = DenseCache()
         self.waiting: dict[Sequence, None] = {}  # never ran
         self.running: dict[Sequence, None] = {}  # ran, and holds KV
@@ -147,12 +153,12 @@ class MistralrsDense(Policy):
     def _step(self, winner: Bucket) -> Step:
         admitted = [sequence for sequence in winner.members if sequence in self.waiting]
         prompts = [self._prompt(sequence) for sequence in winner.members if sequence not in self._decoding]
-        decodes = [Chunk.rest(sequence) for sequence in winner.members if sequence in self._decoding]
+        decodes = [self._decode(sequence) for sequence in winner.members if sequence in self._decoding]
         for sequence in admitted:
             del self.waiting[sequence]
             self.running[sequence] = None
         for chunk in (*decodes, *prompts):
-            self.cache.hold(chunk.sequence, chunk.end)
+            self.cache.hold(chunk.sequence, chunk.end + chunk.drafts)
         self._gauges = Gauges(len(self._batch), len(self._aside), self.cache.used)
         forwards = [Forward(chunks) for chunks in (decodes, prompts) if chunks]
         return Step(self._gauges, forwards, admitted)
@@ -162,6 +168,13 @@ class MistralrsDense(Policy):
         sequence.computed = 0
         return Chunk.rest(sequence)
 
+    def _decode(self, sequence: Sequence) -> Chunk:
+        row, speculation = Chunk.rest(sequence), self.choice.speculative
+        if speculation is None:
+            return row
+        drafts = speculation.drafts(sequence)
+        return replace(row, drafts=drafts, accepted=speculation.accepted(sequence, drafts))
+
     def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], stopped: Collection[Sequence]) -> Gauges:
         step.settle(sampled)
         ended = set(stopped)
@@ -170,6 +183,7 @@ class MistralrsDense(Policy):
                 self._release(sequence)
             else:
                 self._decoding.add(sequence)
+                self.cache.hold(sequence, sequence.computed)
         logged = self._logged(step)
         self._batch = [sequence for sequence in self._batch if sequence in self.running]
         return Gauges(self._gauges.running, self._gauges.waiting, self.cache.used, logged)

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from arcsim.engine.stepper import Stepper
-from arcsim.policies.base import EmulatedSample, EngineConfig, Policy, Sequence, Step, Tokens
+from arcsim.policies.base import EngineConfig, Policy, Sequence, Step, Tokens
 from arcsim.policies.continuous import Continuous, ContinuousOptions
 
 NEVER = -1
@@ -130,7 +130,7 @@ class Play:
         if self._watch is not None:
             self._watch(self._step, step)
         self._note(step)
-        committed = self._stepper.commit(step, EmulatedSample(step.sampling))
+        committed = self._stepper.commit(step, step.emulated())
         for sequence in committed.finished:
             self.outcome.told[sequence.id].finished = self._step
 
