@@ -26,7 +26,9 @@ class Audit:
     The laws: `time` never goes back; `kv`: free + held == usable, holders are counted right and every row has room for
     its tokens; `budget`: tokens of a step; `seats`: sequences of a step; `cached`: 0 <= hit < tokens of the sequence;
     `accounts`: every request is in exactly one state, and the policy's queues agree; `preemption` frees something;
-    `output`: a finished request has exactly its output. A policy names those its engine breaks in `exempt`.
+    `rows`: a decode row carries one token, and drafts only where the policy speculates; `door`: what can never fit the
+    ledger is not let in; `once`: a pass looks at each waiting request once at most; `output`: a finished request has
+    exactly its output. A policy names those its engine breaks in `exempt`.
     Raises `LawBroken`.
     """
 
@@ -40,6 +42,10 @@ class Audit:
 
     def arrive(self, sequence: Sequence, reason: str | None) -> None:
         self._states[sequence] = State.WAITING if reason is None else State.REJECTED
+        capacity = None if self._policy.ledger is None else self._policy.ledger.capacity
+        most = sequence.prompt_len + max(sequence.max_tokens, 1) - 1
+        fits = reason is not None or capacity is None or most <= capacity
+        self._law("door", fits, f"{sequence!r} was let in, {most} tokens can never fit {capacity}")
 
     def abort(self, sequence: Sequence) -> None:
         self._states[sequence] = State.ABORTED
@@ -51,6 +57,8 @@ class Audit:
         self._time = now
         self._check_size(step)
         self._check_rows(step)
+        twice = [sequence for sequence, looks in Counter(step.examined).items() if looks > 1]
+        self._law("once", not twice, f"the pass looked more than once at {twice}")
         self._move(step)
 
     def commit(self, committed: Committed) -> None:
@@ -63,19 +71,22 @@ class Audit:
 
     def _check_size(self, step: Step) -> None:
         engine, totals = self._policy.engine, step.totals
-        tokens, budget = totals.prefill_tokens + totals.decode_seqs, engine.max_num_batched_tokens
+        tokens, budget = totals.prefill_tokens + totals.decode_tokens, engine.max_num_batched_tokens
         self._law("budget", budget is None or tokens <= budget, f"{tokens} tokens in a step, the budget is {budget}")
         seats = engine.max_num_seqs
         self._law("seats", seats is None or totals.width <= seats, f"{totals.width} sequences, max_num_seqs is {seats}")
 
     def _check_rows(self, step: Step) -> None:
-        size = self._policy.engine.block_size
+        ledger = self._policy.ledger
         for chunk in (chunk for forward in step.forwards for chunk in forward.all_chunks()):
             sequence = chunk.sequence
             self._law("cached", 0 <= chunk.cached < sequence.num_tokens, f"{sequence!r} hit {chunk.cached} tokens")
-            room = len(sequence.block_table) * size
-            fits = self._policy.ledger is None or chunk.end <= room
-            self._law("kv", fits, f"{sequence!r} computes to token {chunk.end}, its blocks hold {room}")
+            end = chunk.end + chunk.drafts
+            room = end if ledger is None else ledger.room(sequence)
+            self._law("kv", end <= room, f"{sequence!r} computes to token {end}, it has room for {room}")
+            single = chunk.length == 1 and (not chunk.drafts or self._policy.speculates)
+            row = f"{chunk.length} tokens and {chunk.drafts} drafts"
+            self._law("rows", single or not chunk.decode, f"{sequence!r} decodes {row} in a row")
 
     def _move(self, step: Step) -> None:
         for sequence, _ in step.preempted:
@@ -105,7 +116,7 @@ class Audit:
         if ledger is not None:
             wrong = ledger.violations(queued)
             self._law("kv", not wrong, "; ".join(wrong))
-            self._held = {sequence: len(sequence.block_table) for sequence in queued}
+            self._held = {sequence: ledger.room(sequence) for sequence in queued}
 
     def _law(self, name: str, holds: object, otherwise: str) -> None:
         if not holds and name not in self._policy.exempt:

@@ -40,9 +40,19 @@ class Ends:
             if forward.decode is not None:
                 found += self._calendars[forward.decode].due(count)
             for chunk in forward.chunks:
-                if chunk.samples and chunk.sequence.clock is not forward.decode and self._ends(chunk.sequence, count):
+                if not chunk.samples or chunk.sequence.clock is forward.decode:
+                    continue
+                if self._ends(chunk.sequence, count + chunk.accepted):
                     found.append(chunk.sequence)  # those that have joined the batch since are in its calendar
         return found
+
+    def surplus(self, step: Step) -> dict[Sequence, int]:
+        """Accepted drafts beyond the end of an output that was not complete before. Call before `commit`."""
+        rows = {sequence: sequence.generated + 1 + accepted for sequence, accepted in step.accepted.items()}
+        return {
+            sequence: tokens - self._length[sequence] for sequence, tokens in rows.items()
+            if sequence.generated < self._length[sequence] < tokens
+        }
 
     def _ends(self, sequence: Sequence, count: int) -> bool:
         return sequence.generated + count >= self._length[sequence]

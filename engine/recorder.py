@@ -152,7 +152,7 @@ class Recorder:
         sampled = totals.sampling - committed.wasted
         return (
             gauges.running, gauges.waiting, totals.width, totals.prefill_seqs, totals.decode_seqs,
-            totals.prefill_tokens, totals.padded_tokens, totals.decode_seqs, totals.cached,
+            totals.prefill_tokens, totals.padded_tokens, totals.decode_tokens, totals.cached,
             draft.recomputed, draft.reprefill, totals.context + place * totals.decode_seqs,
             sampled, committed.wasted, draft.arrived, len(step.admitted), len(step.resumed),
             step.prefix_queries, step.prefix_hits, len(step.preempted), len(committed.finished),
@@ -170,7 +170,8 @@ class Recorder:
                     ends.frombytes(span.further.ends.tobytes())
             for chunk in forward.chunks:
                 if chunk.samples and chunk.sequence not in committed.wasters:
-                    self._requests[chunk.sequence].token_times.append(span.end)
+                    tokens = 1 + chunk.accepted - committed.surplus.get(chunk.sequence, 0)
+                    self._requests[chunk.sequence].token_times.extend([span.end] * tokens)
 
     def _reject(self, sequence: Sequence, reason: str) -> None:
         self._requests[sequence].status, self._requests[sequence].reason = "rejected", reason

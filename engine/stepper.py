@@ -1,7 +1,7 @@
 """One tick of the engine, without a clock: arrivals in, schedule, commit, idle."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence as Ids
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..policies.base import Chunk, DecodeBatch, EngineFault, Gauges, Policy, Sequence, Step
@@ -22,12 +22,13 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class Committed:
     """What a commit changed. `wasted`: tokens of this step that no output has: those of sequences that had ended, or
-    that the engine threw away; `wasters` are whose."""
+    that the engine threw away (`wasters` are whose), and the `surplus` of accepted drafts beyond an output's end."""
 
     gauges: Gauges
     finished: Ids[Sequence]
     wasted: int
     wasters: Collection[Sequence] = ()
+    surplus: Mapping[Sequence, int] = field(default_factory=dict)
 
 
 class Stepper:
@@ -75,6 +76,9 @@ class Stepper:
         """Give the policy the tokens of the oldest step that is not committed, `count` for each sampling sequence."""
         stopped, lost = self._stopped(step, count)
         wasters = [*lost, *(sequence for sequence in stopped if sequence not in self.live)]
+        surplus = self.ends.surplus(step)
+        if surplus:
+            sampled = {one: sampled[one][: len(sampled[one]) - surplus.get(one, 0)] for one in step.sampling()}
         first = next((sequence for sequence in step.sampling() if sequence in self.live), None)
         before = 0 if first is None else first.generated
         gauges: Gauges = self._returned("commit", self._ask("commit", step, sampled, stopped), (Gauges,))
@@ -84,7 +88,8 @@ class Stepper:
         finished = [sequence for sequence in stopped if sequence in self.live]
         for sequence in finished:
             del self.live[sequence]
-        return Committed(gauges, finished, count * len(wasters), wasters)
+        wasted = sum(count + step.accepted.get(sequence, 0) for sequence in wasters) + sum(surplus.values())
+        return Committed(gauges, finished, wasted, wasters, surplus)
 
     def _stopped(self, step: Step, count: int) -> tuple[list[Sequence], Ids[Sequence]]:
         """Whose output is complete with the tokens of a step, and whose tokens of it are thrown away."""
@@ -167,6 +172,8 @@ class Stepper:
             return f"tokens {chunk.start} to {chunk.end} of {tokens}"
         if chunk.start != computed:
             return f"the chunk starts at {chunk.start}, but {computed} tokens are computed"
+        if chunk.drafts and not (chunk.decode and chunk.samples and chunk.accepted <= chunk.drafts):
+            return f"{chunk.drafts} drafts, {chunk.accepted} of them accepted, on a row that cannot verify them"
         if chunk.samples != (chunk.end == tokens):
             return f"a chunk to {chunk.end} of {tokens} tokens is said to sample: {chunk.samples}"
         return None

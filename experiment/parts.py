@@ -57,6 +57,7 @@ class _Builder:
         model, hardware = self._model(), self._hardware()
         engine: EngineSection = validated(EngineSection, self._raw["engine"], self._config, "engine")
         policy_class = self._policy_class()
+        self._check_paging(policy_class, model)
         latency = self._latency(model, hardware)
         limits = self._limits(engine, policy_class, model, hardware)
         policy = self._policy(policy_class, limits)
@@ -125,6 +126,14 @@ class _Builder:
         except PolicyNotFound as error:
             raise UserError(f"{self._config.where('policy')}: {error}") from error
 
+    def _check_paging(self, policy: type[Policy], model: ModelShape | None) -> None:
+        if policy.paged and model is not None and not model.supports_paged_attention:
+            name = self._raw["policy"]["name"]
+            raise UserError(
+                f"{self._config.where('policy')}: {name} pages its KV and model {model.name} cannot page "
+                "(supports_paged_attention: false): choose mistralrs_dense"
+            )
+
     def _limits(
         self, engine: EngineSection, policy: type[Policy], model: ModelShape | None, hardware: Hardware | None
     ) -> EngineConfig:
@@ -158,6 +167,11 @@ class _Builder:
 
     def _policy(self, policy: type[Policy], limits: EngineConfig) -> Policy:
         given = {key: value for key, value in self._raw["policy"].items() if key != "name"}
+        if "speculative" in given and "speculative" not in policy.Options.model_fields:
+            raise UserError(
+                f"{self._config.where('policy.speculative')}: {self._raw['policy']['name']} counts one token a decode "
+                "row, in its blocks and its budget; speculative decoding is of mistralrs_dense only"
+            )
         options = validated(policy.Options, given, self._config, "policy")
         try:
             return policy(limits, options)

@@ -59,6 +59,10 @@ class MistralrsPaged(Policy):
         self.choice = options
         self.admission = DecodeAdmission.decide(options.decode)
         self.stall_after = options.waiting_timeout + 6
+        if options.starvation_bug:
+            self.exempt |= {"once"}
+        if options.strict_mistralrs:
+            self.exempt |= {"door"}
         self.waiting: deque[Sequence] = deque()
         self.running: deque[Sequence] = deque()
         self.pool = self.ledger = BlockPool(engine.num_blocks - 1, engine.block_size, first_id=1)
@@ -92,6 +96,9 @@ class MistralrsPaged(Policy):
         scheduled: list[Sequence] = []
         while self.waiting and len(self.running) < self.seats:
             head = self.waiting[0]
+            if head in plan.examined and not self.choice.starvation_bug:
+                break  # let in by this very pass, and then preempted for one that waited too long
+            plan.look(head)
             if not self._allocate(plan, head):
                 if self._waits(head):
                     break

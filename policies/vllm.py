@@ -70,6 +70,8 @@ class Vllm(Policy):
         self.refused: Sequence | None = None  # looked up in the latest step, but not admitted
         self._dropped: dict[Sequence, int] = {}  # preempted since the last commit: their seats
         self._passed = 0
+        if options.strict_vllm:
+            self.exempt |= {"door"}
 
     def notes(self) -> list[str]:
         """Says how a step relates to the output of the one ahead of it."""
@@ -189,7 +191,7 @@ class Vllm(Policy):
 
     def _admit(self, plan: Plan) -> bool:
         """Admit the head of the queue, if it fits."""
-        head = self.waiting[0]
+        head = plan.look(self.waiting[0])
         hit = self.blocks.hit(head)
         cached = len(hit) * self.pool.block_size
         length = int(min(head.num_tokens - cached, self.threshold))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import StepResult
-from ..policies.base import EmulatedSample, Step
+from ..policies.base import Step
 from .latency.model import LatencyModel
 from .latency.work import Work
 
@@ -22,7 +22,7 @@ class SimulatedBackend:
     def launch(self, step: Step) -> None:
         work = work_of(step)
         seconds, host = self._latency.seconds(work), self._latency.host_seconds(work)
-        self._launched.append(StepResult(seconds, EmulatedSample(step.sampling), host, seconds - host))
+        self._launched.append(StepResult(seconds, step.emulated(), host, seconds - host))
 
     def collect(self) -> StepResult:
         return self._launched.popleft()
@@ -36,5 +36,5 @@ def work_of(step: Step) -> Work:
     totals = step.totals
     return Work(
         totals.forwards, totals.prefill_seqs, totals.decode_seqs, totals.prefill_tokens, totals.padded_tokens,
-        totals.context, totals.attended,
+        totals.context, totals.attended, totals.drafts,
     )
