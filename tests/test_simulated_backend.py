@@ -9,7 +9,9 @@ from arcsim.sim.latency.work import Work
 
 from .serving import Watching, continuous, of_lengths, paged, request, serve
 
-COSTS = Affine(decode_step=1.0, prefill_step=2.0, padded_prefill_token=0.01, row=0.1, context_token=0.001, host_row=0.25)
+COSTS = Affine(
+    decode_step=1.0, prefill_step=2.0, padded_prefill_token=0.01, row=0.1, context_token=0.001, host_row=0.25
+)
 
 
 class Asking(Watching):
