@@ -69,7 +69,7 @@ class Vllm(Policy):
         self.spare = int(options.watermark * engine.num_blocks)
         self.refused: Sequence | None = None  # looked up in the latest step, but not admitted
         self._dropped: dict[Sequence, int] = {}  # preempted since the last commit: their seats
-        self._passed = 0
+        self._passed: set[Sequence] = set()  # running, but not looked at in the latest step
 
     def notes(self) -> list[str]:
         """Says how a step relates to the output of the one ahead of it."""
@@ -98,8 +98,10 @@ class Vllm(Policy):
     def _run(self, plan: Plan) -> None:
         visits = self._visits()
         plan.budget -= len(self.running.batch)
+        self._passed.clear()
         for sequence in visits:
-            if sequence in self.running and not self._advance(plan, sequence):
+            here = sequence in self.running and sequence not in self._passed
+            if here and not self._advance(plan, sequence):
                 break
 
     def _visits(self) -> list[Sequence]:
@@ -152,20 +154,30 @@ class Vllm(Policy):
         return True
 
     def _make_room(self, plan: Plan, sequence: Sequence, tokens: int) -> bool:
+        """Preempt until a running sequence has blocks for `tokens` tokens; False if that took the sequence itself."""
+        ahead = 0  # victims ahead of it that had got nothing in this step
         while self.blocks.missing(sequence, tokens) > self.pool.free:
             victim = self._victim()
             if victim is sequence:
-                self._pass_over(self.running.behind(sequence))
-            self._preempt(plan, victim)
-            if victim is sequence:
+                self._pass_over(plan, self.running.behind(sequence))
+                self._preempt(plan, victim)
                 return False
+            ahead += self.running.seat(victim) < self.running.seat(sequence) and not self._runs(plan, victim)
+            self._preempt(plan, victim)
+        # The engine's index into its list does not go back for those, so that it jumps over as many behind.
+        self._pass_over(plan, self.running.behind(sequence)[:ahead] if ahead else ())
         return True
 
-    def _pass_over(self, sequences: Iterable[Sequence]) -> None:
-        """These get nothing in this step, though nothing speaks against it."""
+    def _pass_over(self, plan: Plan, sequences: Iterable[Sequence]) -> None:
+        """These get nothing in this step."""
         for sequence in sequences:
+            self._passed.add(sequence)
             if sequence in self.running.batch:
                 self.running.step_out(sequence)
+                plan.budget += 1
+
+    def _runs(self, plan: Plan, sequence: Sequence) -> bool:
+        return sequence in self.running.batch or any(chunk.sequence is sequence for chunk in plan.chunks)
 
     def _victim(self) -> Sequence:
         if self.choice.scheduling_policy == "fcfs":

@@ -25,7 +25,7 @@ class Running:
         self.owed: list[Chunk] = []
         self._seats: dict[Sequence, int] = {}
         self._admitted = 0
-        self._lasts: dict[int, list[Sequence]] = {}
+        self._lasts: dict[int, dict[Sequence, None]] = {}
 
     def __len__(self) -> int:
         return len(self._seats)
@@ -103,7 +103,7 @@ class Running:
 
     def _note_last(self, sequence: Sequence) -> None:
         last = self.batch.ticks + sequence.prompt_len + sequence.max_tokens - 1 - sequence.computed
-        self._lasts.setdefault(last, []).append(sequence)
+        self._lasts.setdefault(last, {})[sequence] = None
 
     def finishing(self) -> list[Sequence]:
         """Members whose token in flight is their last."""
