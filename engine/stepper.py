@@ -79,10 +79,10 @@ class Stepper:
         surplus = self.ends.surplus(step)
         if surplus:
             sampled = {one: sampled[one][: len(sampled[one]) - surplus.get(one, 0)] for one in step.sampling()}
-        first = next((sequence for sequence in step.sampling() if sequence in self.live), None)
+        first = next((row for row in step.sampling() if row in self.live and row not in wasters), None)
         before = 0 if first is None else first.generated
         gauges: Gauges = self._returned("commit", self._ask("commit", step, sampled, stopped), (Gauges,))
-        if self._flights is None and first is not None and first.generated == before:
+        if first is not None and first.generated == before:
             name = type(self.policy).__name__
             raise PolicyError(f"policy {name}: commit() did not take the token of {first!r} (see Step.settle)")
         finished = [sequence for sequence in stopped if sequence in self.live]
