@@ -52,7 +52,8 @@ def _record(parts: Parts, loop: Loop, origin: str) -> dict[str, Any]:
     return {
         "origin": origin, "arm": "simulated", "policy": parts.resolved["policy"]["name"], "outcome": loop.outcome,
         "report": loop.report, "log_style": parts.policy.log_style, "seed": parts.resolved["workload"].get("seed", 0),
-        "config": parts.resolved, "notes": [*parts.notes, *_first(loop.recorder.events)], "versions": _versions(),
+        "config": parts.resolved, "notes": [*parts.notes, *_first(loop.recorder.events)],
+        "events": loop.recorder.events, "versions": _versions(),
         "machine": _machine(), "git_revision": _git_revision(),
     }
 

@@ -136,7 +136,6 @@ class Sglang(Policy):
             pending += self.chunked.sequence.num_tokens - self.chunked.end
         chunks = [(grant.request, self._chunk(grant)) for grant in admission.granted]
         plan.prefix_hits = admission.hit_tokens
-        plan.prefix_queries = admission.hit_tokens + admission.logged_tokens if self.cache.radix else 0
         prefills = len(chunks)
         if self.mixes and self.rows.members:
             chunks += self._mix()
@@ -188,9 +187,11 @@ class Sglang(Policy):
     def _enter(self, plan: Plan, grant: Grant) -> None:
         request, sequence = grant.request, grant.request.sequence
         self.free_seats -= 1
-        request.seated, request.retracted = True, False
+        request.retracted = False
         if request.hit is None:
             request.hit = grant.start
+        if self.cache.radix:
+            plan.prefix_queries += sequence.num_tokens
         sequence.cached = sequence.computed = grant.start
         self.running[sequence] = None
         if request.refused:

@@ -39,7 +39,6 @@ class SglangOptions(Options):
     in_batch_prefix_caching_deprioritize_threshold: int = Field(
         32, ge=0, description="lpm: a prefix this long shared with one ahead in the queue makes a request wait"
     )
-    decode_log_interval: int = Field(40, gt=0, description="decode steps between two Decode lines of the log")
     strict_sglang: bool = Field(
         False, description="follow the engine where a request cannot be served: cut max_tokens, answer an impossible "
         "prompt with a stub, crash out of memory, or hang",

@@ -11,7 +11,7 @@ class Request:
 
     `launches` counts the decode steps of the whole engine; a running request takes part in each of them. `prefix`:
     what is there before the chunk scheduled last, which ends at `end`. `hit`: the prefix found at its first
-    admission. `refused`: why the engine only answers it with a stub. `position` counts the steps it was in.
+    admission. `refused`: why the engine only answers it with a stub.
     """
 
     sequence: Sequence
@@ -19,7 +19,6 @@ class Request:
     prefix: int = 0
     end: int = 0
     hit: int | None = None
-    seated: bool = False
     finished: bool = False
     retracted: bool = False
     refused: str = ""

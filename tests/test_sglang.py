@@ -196,6 +196,26 @@ def test_mixed_rows_without_memory_stay_out_of_the_step_unless_strict() -> None:
     assert served(policy(**options), arrivals).outcome == "completed"
 
 
+def test_a_second_prompt_is_not_cut_in_a_step_unless_strict() -> None:
+    """A cut prompt ends on a page; what is left of the chunk goes to one that ignores EOS, and is cut anywhere."""
+    for strict, outcome in ((False, "completed"), (True, "engine fault")):
+        chosen = policy(
+            page=16, chunked_prefill_size=33, disable_radix_cache=True, disable_overlap_schedule=True,
+            strict_sglang=strict,
+        )
+        loop = Loop(chosen, Known([request("a", 60, 4), request("b", 90, 4)]), SimulatedBackend(SECOND_EACH))
+        add = chosen.add
+
+        def mark(sequence: Sequence) -> str | None:
+            sequence.ignore_eos = sequence.id == "b"
+            return add(sequence)  # noqa: B023 - called within this turn of the loop
+
+        chosen.add = mark  # type: ignore[method-assign]
+        loop.run()
+        assert loop.outcome == outcome
+        assert ("a and b are both computed in part" in loop.report) == strict
+
+
 def test_a_full_queue_turns_newcomers_away_and_retracted_requests_too() -> None:
     rows = table(served(policy(seats=2, max_queued_requests=1), [request(f"r{n}", 10, 5) for n in range(4)]))
     assert [row["status"] for row in rows.values()] == ["finished"] + ["rejected"] * 3
