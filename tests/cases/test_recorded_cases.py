@@ -1,8 +1,8 @@
 """Scheduler faults that people reported, with the numbers of a step-only model for each: `golden/cases.json.gz`.
 
-Mutations tried, and what catches each: no watermark (C05c, C05e), admission by the chunk (C01d, C02a, C05a), a blocked
-head that is never passed over (C03b, C03d), slots that are never taken by priority (C08b) or taken among equals (C08c),
-the first as the victim (C10a, C05a), nothing reserved for max_tokens (C18a), oversize requests let in (C01c, C02b).
+Mutations tried, and what catches each: no watermark (C05c), admission by the chunk (C02a, C05e), a blocked head that is
+never passed over (C03b), slots that are never taken by priority (C08b) or taken among equals (C08c), the other victim
+(C05a, C10a), nothing reserved for max_tokens (C18a), oversize requests let in (C01c, C01e, C02b).
 """
 
 import gzip
