@@ -1,8 +1,8 @@
 """For every policy, on pools too small for its requests: a pass looks at each request once at most, a step always ends,
 and a run that cannot go on says so.
 
-Mutations tried, and what catches each: a blocked request that is put back at the front and looked at again (`once`, or
-the bound on calls), a policy that sleeps on a request which never fits (no report).
+Mutations tried, and what catches each: a blocked request that is looked at again and again (the bound on calls), a
+victim that is looked at again in its own pass (the law `once`).
 """
 
 import sys
@@ -17,6 +17,7 @@ from arcsim.engine import loop
 from arcsim.policies.base import EngineConfig, Policy, Step
 from arcsim.policies.continuous import Continuous, ContinuousOptions
 from arcsim.policies.find import known_policies
+from arcsim.policies.mistralrs_paged import MistralrsPaged, MistralrsPagedOptions
 
 from .drawing import engines, options_of, workloads
 from .serving import Watching, request, serve
@@ -84,6 +85,16 @@ def test_passes_end(name: str, data: st.DataObject) -> None:
         assert "stalled" in served.loop.report
     else:
         assert served.outcome in ("completed", "engine fault")
+
+
+def test_a_victim_is_not_looked_at_again_in_its_pass() -> None:
+    """The head has waited too long and takes the blocks of the request that this very pass let in before it. That one
+    is in front then; a pass that looked at it again would be on its way to one without end."""
+    engine = EngineConfig(block_size=4, num_blocks=6, max_num_seqs=8)
+    options = {"decode": "bucketed", "victim": "newest", "caching": "none", "waiting_timeout": 3}
+    policy = MistralrsPaged(engine, MistralrsPagedOptions.model_validate(options))
+    served = serve(policy, [request("r0", 1, 3), request("r1", 5, 3), request("r2", 11, 4)])
+    assert served.outcome == "completed" and any("r2 waited" in event for event in served.loop.recorder.events)
 
 
 class Restless(Continuous):

@@ -5,6 +5,7 @@ import pytest
 from arcsim.engine.loop import Loop
 from arcsim.policies.base import EngineConfig
 from arcsim.policies.mistralrs_paged import MistralrsPaged, MistralrsPagedOptions
+from arcsim.policies.vllm import Vllm, VllmOptions
 from arcsim.sim.backend import SimulatedBackend
 from arcsim.sim.latency.affine import Affine
 
@@ -59,10 +60,22 @@ def test_21_short_prompts_behind_a_long_one(cap: int, shorts: int, long: int) ->
     assert outcome.told["L"].first_token == long
 
 
+@pytest.mark.parametrize(("ahead", "more", "forwards", "wasted"), [
+    (False, 0, 4, 0), (True, 0, 4, 0), (False, 5, 4, 0), (True, 5, 5, 1)])
+def test_23_one_step_too_many(ahead: bool, more: int, forwards: int, wasted: int) -> None:
+    """Scheduling ahead runs one step more than max_tokens asks for. Right: four tokens take four forward passes, since
+    the engine knows max_tokens. Only an end that it cannot know (by EOS, here five tokens early) costs a fifth one,
+    whose token is thrown away."""
+    engine = EngineConfig(num_blocks=100, max_num_seqs=8, max_num_batched_tokens=2048, max_model_len=1000)
+    policy = Vllm(engine, VllmOptions.model_validate({"async_scheduling": ahead}))
+    served = serve(policy, [request("a", 10, 4, max_tokens=4 + more)])
+    assert (sum(served.ints("forward_width")), served.total("wasted_tokens")) == (forwards, wasted)
+    assert served.requests["a"]["output_tokens"] == 4
+
+
 @pytest.mark.parametrize("output", [4, 1])
-def test_23_one_step_too_many(output: int) -> None:
-    """Scheduling ahead runs one step more than max_tokens asks for, and a request of one token lingers. Right, where
-    nothing is scheduled ahead: as many steps as tokens, and the seat is free with the last of them."""
+def test_23_the_seat_is_free_with_the_last_token(output: int) -> None:
+    """A request of one token lingers among the running. Right: as many steps as tokens, and it has left."""
     policy = continuous(10)
     outcome = play(policy, [Request("a", 0, 10, output)])
     assert outcome.steps == output and len(policy.running) == 0

@@ -92,9 +92,9 @@ def test_24_freed_blocks_that_arrive_late() -> None:
     requests = alike(3, 0, 9, 6)
     hasty = play(continuous(9, 4, free_delay=2, wait_for_freed=False), requests)
     patient = play(continuous(9, 4, free_delay=2), requests)
-    assert (hasty.preemptions, hasty.gauges[4]) == (3, (0, 3))
-    assert patient.preemptions == 1 and patient.finished == 3
-    assert patient.steps <= hasty.steps and patient.recomputed < hasty.recomputed
+    assert hasty.preemptions == 3 and hasty.runs == [(3, 0, 4), (0, 3, 2), (2, 1, 2), (0, 1, 1), (1, 0, 2)]
+    assert patient.preemptions == 1 and patient.runs == [(3, 0, 4), (2, 1, 4), (0, 1, 1), (1, 0, 2)]
+    assert (hasty.recomputed, patient.recomputed) == (36, 12)
 
 
 def test_30_a_shared_pool_runs_full() -> None:
