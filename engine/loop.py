@@ -31,9 +31,9 @@ Events = Generator[simpy.Event, Any, None]
 class Loop:
     """Serves one pass over a workload with one policy on one backend, and records it.
 
-    With `audit` the laws are checked after every step. `outcome` afterwards: completed, stalled, engine fault or
-    interrupted, with `report` saying why. Time is in nanoseconds, and requests that arrive at the instant a step is
-    scheduled are in time for it.
+    With `audit` the laws are checked after every step (decode steps decided at once count as one). `outcome`
+    afterwards: completed, stalled, engine fault or interrupted, with `report` saying why. Time is in nanoseconds, and
+    requests that arrive at the instant a step is scheduled are in time for it.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Turns decisions and commits into the rows of the trace."""
 
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +71,6 @@ class Recorder:
             self._reject(sequence, reason)
         for sequence, _ in step.preempted:
             self._requests[sequence].preemptions += 1
-        self.progress += step.totals.sampling
         self._recomputed = self._reprefill = 0
         for forward in step.forwards:
             for chunk in forward.chunks:
@@ -103,6 +103,7 @@ class Recorder:
     def commit(self, step: Step, span: Span, committed: Committed) -> None:
         """The step was run and committed, and so were the further decode steps of its span."""
         further = span.further
+        self.progress += step.totals.sampling * span.steps - committed.wasted
         if further is None:
             row = self._row(step, 0, step.gauges.kv_used, committed)
             self.steps.append(row, span.start, span.first_end, span.host, span.device, _widths(step))
@@ -173,6 +174,8 @@ class Recorder:
         sequence, times = request.sequence, request.token_times
         if request.joined is not None and sequence.clock in self._tick_ends:
             times += self._tick_ends[sequence.clock][request.joined:]
+        if request.finish is not None:  # what was sampled past the end is no output
+            times = times[:bisect_right(times, request.finish)]
         return RequestRow(
             sequence.id, request.arrival, request.first_scheduled, times[0] if times else None, request.finish,
             sequence.prompt_len, len(times), request.cached, request.recomputed, request.preemptions,
