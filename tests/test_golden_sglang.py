@@ -29,7 +29,8 @@ retraction and the ratio
 
 the radix tree and the orders
 - looked-up nodes are not visited by it (first in, first out): 10; look-ups of lpm leave no trace: 2 (L03)
-- a hit may cover a whole prompt: 5 (s35); lpm beyond 128 waiting: 2 (s21); without the comparison within the queue: 4 (s22)
+- a hit may cover a whole prompt: 5 (s35)
+- lpm beyond 128 waiting: 2 (s21); without the comparison within the queue: 4 (s22)
 - with overlap the last token is not kept: 48
 
 Not seen by these traces, but by test_sglang: the place of a candidate in the look-ahead of ignore_eos, an order of lpm
