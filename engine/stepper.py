@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence as Ids
 from dataclasses import dataclass
 from typing import Any
 
-from ..policies.base import Chunk, EngineFault, Gauges, Policy, Sequence, Step
+from ..policies.base import Chunk, DecodeBatch, EngineFault, Gauges, Policy, Sequence, Step
 from ..policies.decode_batch import Change
 from .ends import Ends
 from .errors import PolicyError
@@ -43,13 +43,14 @@ class Stepper:
         self.ends = Ends()
         self.live: dict[Sequence, None] = {}
         self._known: set[Sequence] = set()
+        self._batches: dict[DecodeBatch, None] = {}
         self._flights = Flights() if policy.overlap else None
 
     def arrive(self, sequence: Sequence, output: int) -> str | None:
         """Hand a request to the policy. Returns its reason if it rejects it."""
         sequence.order = len(self._known)
         self._known.add(sequence)
-        reason: str | None = self._ask("add", sequence)
+        reason: str | None = self._returned("add", self._ask("add", sequence), (str, type(None)))
         self.ends.expect(sequence, output)
         if reason is None:
             self.live[sequence] = None
@@ -57,7 +58,7 @@ class Stepper:
 
     def schedule(self, now: float) -> Decision:
         """Ask for the next step and check that it is possible. Raises `PolicyError` if it is not."""
-        step: Step = self._ask("schedule", now)
+        step: Step = self._returned("schedule", self._ask("schedule", now), (Step,))
         changes = list(self._follow(step))
         if self._flights is not None:
             self._flights.follow(changes)
@@ -74,7 +75,12 @@ class Stepper:
         """Give the policy the tokens of the oldest step that is not committed, `count` for each sampling sequence."""
         stopped, lost = self._stopped(step, count)
         wasters = [*lost, *(sequence for sequence in stopped if sequence not in self.live)]
-        gauges: Gauges = self._ask("commit", step, sampled, stopped)
+        first = next((row for row in step.sampling() if row in self.live and row not in wasters), None)
+        before = 0 if first is None else first.generated
+        gauges: Gauges = self._returned("commit", self._ask("commit", step, sampled, stopped), (Gauges,))
+        if first is not None and first.generated == before:
+            name = type(self.policy).__name__
+            raise PolicyError(f"policy {name}: commit() did not take the token of {first!r} (see Step.settle)")
         finished = [sequence for sequence in stopped if sequence in self.live]
         for sequence in finished:
             del self.live[sequence]
@@ -113,11 +119,11 @@ class Stepper:
         return used
 
     def _follow(self, step: Step) -> Iterator[Change]:
-        """Changes of the decode batches of a step and of those in flight, whose members it may run on their own."""
-        batches = [forward.decode for forward in step.forwards if forward.decode is not None]
-        if self._flights is not None:
-            batches += self._flights.batches
-        for batch in batches:
+        """Changes of every batch, in this step or not: who left one may run as a prefill before it runs again."""
+        for forward in step.forwards:
+            if forward.decode is not None:
+                self._batches[forward.decode] = None
+        for batch in self._batches:
             changes = batch.take_journal()
             self.ends.follow(batch, changes)
             yield from changes
@@ -129,6 +135,13 @@ class Stepper:
             raise
         except Exception as error:
             raise PolicyError.raised(self.policy, verb, error) from error
+
+    def _returned(self, verb: str, value: Any, kinds: tuple[type, ...]) -> Any:
+        if not isinstance(value, kinds):
+            wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+            name = type(self.policy).__name__
+            raise PolicyError(f"policy {name}: {verb}() returned {value!r}, it must return {wanted}")
+        return value
 
     def _check(self, step: Step) -> None:
         for forward in step.forwards:
