@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..policies.base import Chunk, DecodeBatch, Sequence, Step
+from ..policies.base import Chunk, Sequence, Step
 from ..policies.decode_batch import Change
 
 
@@ -38,12 +38,6 @@ class Flights:
     def land(self) -> Flight:
         """The oldest, whose output is there."""
         return self._flights.popleft()
-
-    @property
-    def batches(self) -> list[DecodeBatch]:
-        """The decode batches in flight."""
-        forwards = [forward for flight in self._flights for forward in flight.step.forwards]
-        return [forward.decode for forward in forwards if forward.decode is not None]
 
     def follow(self, changes: Iterable[Change]) -> None:
         """Note who left a decode batch that is in flight."""

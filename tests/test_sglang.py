@@ -10,11 +10,13 @@ from pydantic import ValidationError
 from arcsim.engine.loop import Loop
 from arcsim.engine.stepper import Stepper
 from arcsim.policies.base import EmulatedSample, EngineConfig, Sequence, Step
+from arcsim.policies.kv.token_cache import TokenCache
 from arcsim.policies.sequence import Clock
 from arcsim.policies.sglang import Sglang
 from arcsim.policies.sglang_door import default_seats
 from arcsim.policies.sglang_lookahead import Lookahead
 from arcsim.policies.sglang_options import SglangOptions
+from arcsim.policies.sglang_order import Order
 from arcsim.policies.sglang_request import Request
 from arcsim.sim.backend import SimulatedBackend
 from arcsim.sim.latency.affine import Affine
@@ -243,6 +245,38 @@ def test_requests_that_leave_give_everything_back() -> None:
                 stepper.abort(sequences[number // 3])
             assert chosen.cache.violations([*chosen.waiting, *chosen.running]) == []
         assert (chosen.cache.used, chosen.free_seats, list(chosen.running)) == (0, chosen.seats, [])
+
+
+def kept(cache: TokenCache, name: str, prompt: range) -> None:
+    """A finished request leaves its prompt in the tree."""
+    sequence = Sequence(name, prompt, 1)
+    cache.start(sequence, *cache.match(sequence.tokens, 0))
+    cache.grow(sequence, len(prompt))
+    cache.finish(sequence, len(prompt))
+
+
+def test_the_order_that_a_look_at_the_queue_made_lasts() -> None:
+    """Ties keep the order of the last look, even when what made it is gone from the tree."""
+    cache = TokenCache(100, 1, radix=True)
+    order = Order(SglangOptions.model_validate({"schedule_policy": "lpm"}), cache)
+    queue = [Sequence(name, range(start, start + 10), 1) for name, start in (("a", 0), ("b", 100), ("c", 200))]
+    kept(cache, "old", range(100, 110))
+    order.sort(queue)
+    assert [sequence.id for sequence in queue] == ["b", "a", "c"]
+    cache.pool.release(cache.tree.evict(10))
+    order.sort(queue)
+    assert [sequence.id for sequence in queue] == ["b", "a", "c"]
+
+
+def test_a_request_that_is_not_let_in_has_left_its_trace_in_the_tree() -> None:
+    """It is looked up before anything else is asked: the node in which its prefix ends is split, and visited."""
+    chosen = policy(prefill_max_requests=1, disable_overlap_schedule=True)
+    kept(chosen.cache, "old", range(20))
+    for name, prompt in (("first", range(100, 110)), ("second", [*range(5), 99])):
+        chosen.add(Sequence(name, prompt, 4))
+    step = chosen.schedule(0.0)
+    assert [sequence.id for sequence in step.admitted] == ["first"]
+    assert sorted(node.length for node in chosen.cache.tree.nodes()) == [5, 15]
 
 
 def test_a_look_ahead_puts_whoever_has_the_most_left_before_the_last() -> None:
