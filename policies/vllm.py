@@ -45,6 +45,9 @@ class Vllm(Policy):
     the queue is served while budget, seats and blocks last, strictly in its order. Who finds no block preempts the
     last (of the running, or in priority) and no one is admitted in that step. Blocks are found by their content as
     soon as they are scheduled. `num_blocks` includes the null block.
+
+    Who arrives in one instant has an order here, as in a server, which stamps requests one by one; the bare scheduler
+    (`strict_vllm`) has rules of its own for equal times, with which two equals can preempt each other for ever.
     """
 
     Options = VllmOptions
@@ -63,7 +66,8 @@ class Vllm(Policy):
         self.longest = engine.max_model_len or math.inf
         self.threshold = options.long_prefill_token_threshold or math.inf
         _check(engine, options, self.budget, self.seats)
-        self.waiting = PriorityQueue() if options.scheduling_policy == "priority" else ArrivalQueue()
+        by_priority = options.scheduling_policy == "priority"
+        self.waiting = PriorityQueue(by_id=options.strict_vllm) if by_priority else ArrivalQueue()
         self.running = Running(engine.block_size, overlap=self.overlap)
         self._decodes = (Forward((), self.running.batch),)
         self.pool = self.ledger = BlockPool(
@@ -233,7 +237,9 @@ class Vllm(Policy):
     def _victim(self) -> Sequence:
         if self.choice.scheduling_policy == "fcfs":
             return self.running.last
-        return max(self.running, key=lambda sequence: (sequence.priority, sequence.arrival))
+        if self.choice.strict_vllm:  # the first of equals, though a server gives no two requests the same arrival time
+            return max(self.running, key=lambda sequence: (sequence.priority, sequence.arrival))
+        return max(self.running, key=lambda sequence: (sequence.priority, sequence.arrival, sequence.order))
 
     def _preempt(self, plan: Plan, victim: Sequence) -> None:
         plan.budget += victim in self.running.batch
