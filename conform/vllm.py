@@ -6,7 +6,8 @@ from typing import Any
 
 from ..engine.stepper import Stepper
 from ..policies.base import EmulatedSample, EngineConfig, Sequence, Step
-from ..policies.vllm import Vllm, VllmOptions
+from ..policies.vllm import Vllm
+from ..policies.vllm_options import VllmOptions
 from .frame import Facts, Frame
 
 STALLED_AFTER = 12
@@ -37,8 +38,8 @@ def policy_of(config: Mapping[str, Any]) -> Vllm:
         block_size=config["block_size"], num_blocks=config["num_gpu_blocks"] + 1, max_num_seqs=config["max_num_seqs"],
         max_num_batched_tokens=config["max_num_batched_tokens"], max_model_len=config["max_model_len"],
     )
-    options = {name: config[name] for name in SAME_NAME}
-    return Vllm(engine, VllmOptions(scheduling_policy=config["policy"], strict_vllm=True, **options))
+    options = {name: config[name] for name in SAME_NAME} | {"scheduling_policy": config["policy"], "strict_vllm": True}
+    return Vllm(engine, VllmOptions.model_validate(options))
 
 
 class _Run:
@@ -60,7 +61,7 @@ class _Run:
         self._steps += 1
         arrived, aborted = self._arrive(number), self._abort(number)
         step = self._stepper.schedule(float(number)).step
-        found = {"step": number, "arrived": arrived} | self._scheduled(step)
+        found: dict[str, Any] = {"step": number, "arrived": arrived} | self._scheduled(step)
         if aborted:
             found["aborted"] = aborted
         state = self.state()
@@ -74,11 +75,13 @@ class _Run:
         due = [request for request in self._to_come if request["arrival_step"] == number]
         self._to_come = [request for request in self._to_come if request["arrival_step"] != number]
         for request in due:
+            output = request["output_len"]
             sequence = self._sequences[request["id"]] = Sequence(
-                request["id"], request["prompt_token_ids"], request.get("max_tokens", request["output_len"]), arrival=request["arrival_time"],
-                priority=request["priority"], output_base=request["output_token_base"],
+                request["id"], request["prompt_token_ids"], request.get("max_tokens", output),
+                arrival=request["arrival_time"], priority=request["priority"],
+                output_base=request["output_token_base"],
             )
-            self._stepper.arrive(sequence, request["output_len"])
+            self._stepper.arrive(sequence, output)
         return [request["id"] for request in due]
 
     def _abort(self, number: int) -> list[str]:

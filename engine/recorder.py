@@ -137,10 +137,8 @@ class Recorder:
         """The first step of a span, those like it, and the last, which differs in what its commit changed."""
         kv, host, ends = step.gauges.kv_used, span.host, further.ends
         after = [kv, *further.used] if further.after is None else further.after
-        if further.starts is None:
-            first, last = span.first_end, int(ends[-2]) if len(ends) > 1 else span.first_end
-        else:
-            first, last = further.starts[:-2], int(further.starts[-2])
+        first = span.first_end if further.starts is None else further.starts[:-2]
+        starts = [span.first_end, *ends[-2:-1]] if further.starts is None else further.starts[:-1]
         middle = Committed(replace(step.gauges, kv_used=after[0]), (), 0)
         self.steps.append(self._row(step, 0, kv, middle, draft), span.start, span.first_end, host, span.device)
         draft = _Draft((), 0, 0, 0)
@@ -149,7 +147,7 @@ class Recorder:
             context_increment=step.totals.decode_seqs, host=host, device=further.device[:-1],
         )
         row = self._row(step, len(ends), further.used[-1], committed, draft)
-        self.steps.append(row, last, int(ends[-1]), host, float(further.device[-1]))
+        self.steps.append(row, int(starts[-1]), int(ends[-1]), host, float(further.device[-1]))
 
     def _row(self, step: Step, place: int, kv: int, committed: Committed, draft: _Draft) -> tuple[int, ...]:
         """The counts of the step at `place` in its span; `kv`: units held after its scheduling."""
