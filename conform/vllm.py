@@ -9,9 +9,12 @@ from ..policies.base import EmulatedSample, EngineConfig, Sequence, Step
 from ..policies.vllm import Vllm
 from ..policies.vllm_options import VllmOptions
 from .frame import Facts, Frame
+from .vllm_record import replay_record
 
 STALLED_AFTER = 12
 """Steps in a row in which nothing happens, with work left and nothing to come."""
+
+ORDERED = ("scheduled", "num_computed_tokens", "cached_tokens", "new_blocks")
 
 SAME_NAME = (
     "async_scheduling", "enable_chunked_prefill", "enable_prefix_caching", "long_prefill_token_threshold",
@@ -22,6 +25,9 @@ SAME_NAME = (
 
 def replay(trace: Mapping[str, Any]) -> Iterator[Frame]:
     """See `Format`. The strict option is on: the traces are of the bare scheduler."""
+    if "device" in trace:
+        yield from replay_record(trace)
+        return
     run = _Run(trace)
     steps = trace["steps"]
     for number, expected in enumerate(steps):
@@ -69,7 +75,7 @@ class _Run:
         committed = self._commit() if len(self._flying) > self.policy.overlap else None
         found |= committed or {"finished": [], "stats": None}
         self._watch(step, bool(found["finished"]))
-        return Frame(number, expected, found, state)
+        return Frame(number, expected, found, state, ORDERED)
 
     def _arrive(self, number: int) -> list[str]:
         due = [request for request in self._to_come if request["arrival_step"] == number]
