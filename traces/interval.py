@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from . import log_mistralrs, log_sglang
+from . import log_mistralrs, log_sglang, log_vllm
 from .run import Run
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,6 +54,7 @@ STYLES: Mapping[str, LogStyle] = {
         LogStyle("plain", log_mistralrs.INTERVAL, partial(log_mistralrs.lines, hits_of="prefix_queries"), _plain_stamp),
         LogStyle("mistralrs", log_mistralrs.INTERVAL, log_mistralrs.lines, _rust_stamp),
         LogStyle("sglang", log_sglang.INTERVAL, log_sglang.lines, log_sglang.stamp),
+        LogStyle("vllm", log_vllm.INTERVAL, log_vllm.lines, log_vllm.stamp),
     )
 }
 
