@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..engine.stepper import Committed, Stepper
+from ..engine.stepper import Stepper
 from ..policies.base import EmulatedSample, EngineConfig, Sequence, Step
 from ..policies.vllm import Vllm, VllmOptions
 from .frame import Facts, Frame
@@ -51,7 +51,7 @@ class _Run:
         self._to_come = list(trace["requests"])
         self._aborts = list(trace["aborts"])
         self._sequences: dict[str, Sequence] = {}
-        self._flying: deque[Step] = deque()
+        self._flying: deque[tuple[Step, list[str]]] = deque()  # and the ids of its rows, in the engine's order
         self._prefix: dict[str, list[int]] = {}
         self._idle = self._steps = 0
 
@@ -64,10 +64,10 @@ class _Run:
         if aborted:
             found["aborted"] = aborted
         state = self.state()
-        self._flying.append(step)
+        self._flying.append((step, list(found["scheduled"])))
         committed = self._commit() if len(self._flying) > self.policy.overlap else None
-        found |= self._updated(committed)
-        self._watch(step, committed)
+        found |= committed or {"finished": [], "stats": None}
+        self._watch(step, bool(found["finished"]))
         return Frame(number, expected, found, state)
 
     def _arrive(self, number: int) -> list[str]:
@@ -75,7 +75,7 @@ class _Run:
         self._to_come = [request for request in self._to_come if request["arrival_step"] != number]
         for request in due:
             sequence = self._sequences[request["id"]] = Sequence(
-                request["id"], request["prompt_token_ids"], request["output_len"], arrival=request["arrival_time"],
+                request["id"], request["prompt_token_ids"], request.get("max_tokens", request["output_len"]), arrival=request["arrival_time"],
                 priority=request["priority"], output_base=request["output_token_base"],
             )
             self._stepper.arrive(sequence, request["output_len"])
@@ -119,22 +119,18 @@ class _Run:
         for place, value in enumerate((1, queries, hits)):
             sums[place] += value
 
-    def _commit(self) -> Committed:
-        step = self._flying.popleft()
-        return self._stepper.commit(step, EmulatedSample(step.sampling))
-
-    def _updated(self, committed: Committed | None) -> dict[str, Any]:
-        """What update_from_output() says, if it was called."""
-        if committed is None:
-            return {"finished": [], "stats": None}
+    def _commit(self) -> dict[str, Any]:
+        """What update_from_output() says of the oldest step in flight."""
+        step, rows = self._flying.popleft()
+        committed = self._stepper.commit(step, EmulatedSample(step.sampling))
         gauges, usable = committed.gauges, self.policy.pool.usable
         usage = round(1.0 - (usable - gauges.kv_used) / usable, 9)
         stats = {"running": gauges.running, "waiting": gauges.waiting, "kv_cache_usage": usage} | self._prefix
         self._prefix = {}
-        return {"finished": _ids(committed.finished), "stats": stats}
+        return {"finished": sorted(_ids(committed.finished), key=rows.index), "stats": stats}
 
-    def _watch(self, step: Step, committed: Committed | None) -> None:
-        moved = not step.empty or step.preempted or (committed is not None and committed.finished)
+    def _watch(self, step: Step, finished: bool) -> None:
+        moved = not step.empty or step.preempted or finished
         self._idle = 0 if moved or self._to_come else self._idle + 1
         if not self._to_come and not self._stepper.live:
             self.outcome = "completed"

@@ -51,7 +51,7 @@ class Stepper:
         """Hand a request to the policy. Returns its reason if it rejects it."""
         sequence.order = len(self._known)
         self._known.add(sequence)
-        reason: str | None = self._ask("add", sequence)
+        reason: str | None = self._returned("add", self._ask("add", sequence), (str, type(None)))
         self.ends.expect(sequence, output)
         if reason is None:
             self.live[sequence] = None
@@ -59,7 +59,7 @@ class Stepper:
 
     def schedule(self, now: float) -> Decision:
         """Ask for the next step and check that it is possible. Raises `PolicyError` if it is not."""
-        step: Step = self._ask("schedule", now)
+        step: Step = self._returned("schedule", self._ask("schedule", now), (Step,))
         changes = list(self._follow(step))
         if self._flights is not None:
             self._flights.follow(changes)
@@ -79,7 +79,12 @@ class Stepper:
         surplus = self.ends.surplus(step)
         if surplus:
             sampled = {one: sampled[one][: len(sampled[one]) - surplus.get(one, 0)] for one in step.sampling()}
-        gauges: Gauges = self._ask("commit", step, sampled, stopped)
+        first = next((row for row in step.sampling() if row in self.live and row not in wasters), None)
+        before = 0 if first is None else first.generated
+        gauges: Gauges = self._returned("commit", self._ask("commit", step, sampled, stopped), (Gauges,))
+        if first is not None and first.generated == before:
+            name = type(self.policy).__name__
+            raise PolicyError(f"policy {name}: commit() did not take the token of {first!r} (see Step.settle)")
         finished = [sequence for sequence in stopped if sequence in self.live]
         for sequence in finished:
             del self.live[sequence]
@@ -135,6 +140,13 @@ class Stepper:
             raise
         except Exception as error:
             raise PolicyError.raised(self.policy, verb, error) from error
+
+    def _returned(self, verb: str, value: Any, kinds: tuple[type, ...]) -> Any:
+        if not isinstance(value, kinds):
+            wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+            name = type(self.policy).__name__
+            raise PolicyError(f"policy {name}: {verb}() returned {value!r}, it must return {wanted}")
+        return value
 
     def _check(self, step: Step) -> None:
         for forward in step.forwards:

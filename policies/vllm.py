@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from .base import Chunk, EngineConfig, Gauges, Options, Policy, Sequence, Step
+from .base import Chunk, EngineConfig, Forward, Gauges, Options, Policy, Sequence, Step
 from .door import too_large
 from .kv.block_pool import BlockPool
 from .kv.cached_blocks import CachedBlocks
@@ -51,6 +51,9 @@ class Vllm(Policy):
     engine_defaults: ClassVar[Mapping[str, Any]] = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
     log_style: ClassVar[str] = "vllm"
 
+    waiting: Queue
+    running: Running
+
     def __init__(self, engine: EngineConfig, options: VllmOptions) -> None:
         super().__init__(engine, options)
         self.choice = options
@@ -60,16 +63,21 @@ class Vllm(Policy):
         self.longest = engine.max_model_len or math.inf
         self.threshold = options.long_prefill_token_threshold or math.inf
         _check(engine, options, self.budget, self.seats)
-        self.waiting: Queue = PriorityQueue() if options.scheduling_policy == "priority" else ArrivalQueue()
+        self.waiting = PriorityQueue() if options.scheduling_policy == "priority" else ArrivalQueue()
         self.running = Running(engine.block_size, overlap=self.overlap)
+        self._decodes = (Forward((), self.running.batch),)
         self.pool = self.ledger = BlockPool(
             engine.num_blocks - 1, engine.block_size, first_id=1, unhashed_first=options.enable_prefix_caching
         )
         self.blocks = CachedBlocks(self.pool, caching=options.enable_prefix_caching)
         self.spare = int(options.watermark * engine.num_blocks)
         self.refused: Sequence | None = None  # looked up in the latest step, but not admitted
+        self._refusal: tuple[Sequence | None, int, int | None] = (None, 0, None)
+        self._spanned: list[Sequence] = []  # given blocks by `extend` since the last commit
+        self._spans = False
+        self._last = Gauges(0, 0)
         self._dropped: dict[Sequence, int] = {}  # preempted since the last commit: their seats
-        self._passed = 0
+        self._passed: set[Sequence] = set()  # running, but not looked at in the latest step
         if options.strict_vllm:
             self.exempt |= {"door"}
 
@@ -88,37 +96,82 @@ class Vllm(Policy):
         return reason
 
     def schedule(self, now: float) -> Step:
-        plan = Plan(self.budget)
         self.refused = None
-        self._run(plan)
+        due = self._due()
+        if not self._all_decode(due):
+            plan = Plan(self.budget)
+            self._run(plan, due)
+        else:
+            new_blocks = self._decode(due)
+            if self._shut():
+                return self._same_again(new_blocks)
+            plan = Plan(self.budget - len(self.running.batch), new_blocks=new_blocks)
         while not plan.preempted and self._may_admit(plan) and self._admit(plan):
             pass
         return self._launch(plan)
 
     # Those that run
 
-    def _run(self, plan: Plan) -> None:
-        visits = self._visits()
+    def _due(self) -> list[Sequence]:
+        """Members of the decode batch that need a block for their next token. Whoever has its last token in flight
+        leaves the batch."""
+        if self.overlap:
+            for sequence in self.running.finishing():
+                self.running.step_out(sequence)
+        return self.running.growth.take(self.running.batch.flying)
+
+    def _all_decode(self, due: list[Sequence]) -> bool:
+        """Whoever runs is in the decode batch, and finds a block."""
+        return not self.running.others and len(due) <= self.pool.free and bool(self.running.batch.members)
+
+    def _decode(self, due: list[Sequence]) -> dict[Sequence, list[int]]:
+        """The decode batch runs. Gives the blocks that its members get."""
+        running = self.running
+        new_blocks = self._grow(running.in_order(due)) if due else {}
+        if self.choice.enable_prefix_caching:
+            for sequence in running.in_order(due if self.overlap else running.growth.peek(1)):
+                self.blocks.publish(sequence, sequence.num_tokens)
+        return new_blocks
+
+    def _shut(self) -> bool:
+        """Nobody can be admitted beside the decode batch."""
+        running = self.running
+        return not self.waiting or len(running.seats) >= self.seats or self._still_refused()
+
+    def _same_again(self, new_blocks: dict[Sequence, list[int]]) -> Step:
+        """The step of the decode batch alone."""
+        if self.overlap:
+            self.running.batch.launch()
+            self.running.flying.clear()
+        return Step(self._gauges(), self._decodes, new_blocks=new_blocks)
+
+    def _grow(self, due: list[Sequence]) -> dict[Sequence, list[int]]:
+        new_blocks = {}
+        for sequence, block in zip(due, self.pool.allocate(len(due)), strict=True):
+            sequence.block_table.append(block)
+            new_blocks[sequence] = [block]
+        self.running.growth.renew(due)
+        return new_blocks
+
+    def _run(self, plan: Plan, due: list[Sequence]) -> None:
+        visits = self._visits(due)
         plan.budget -= len(self.running.batch)
+        self._passed.clear()
         for sequence in visits:
-            if sequence in self.running and not self._advance(plan, sequence):
+            here = sequence in self.running and sequence not in self._passed
+            if here and not self._advance(plan, sequence):
                 break
 
-    def _visits(self) -> list[Sequence]:
+    def _visits(self, due: list[Sequence]) -> list[Sequence]:
         """Whom to look at, in order: those that need a block or fill one, and all that are not in the decode batch.
         Where the budget may run out among them, everybody."""
-        running, batch = self.running, self.running.batch
-        if self.overlap:
-            for sequence in running.finishing():
-                running.step_out(sequence)
+        running = self.running
         if running.others and not self._ample():
-            for sequence in list(batch):
+            for sequence in list(running.batch):
                 running.step_out(sequence)
             return list(running)
-        visits = running.growth.take(batch.flying)
-        if not self.overlap and self.choice.enable_prefix_caching:
-            visits = visits + running.growth.peek(1)
-        return running.in_order([*visits, *running.others])
+        filling = running.growth.peek(1) if self.choice.enable_prefix_caching and not self.overlap else ()
+        return running.in_order([*due, *filling, *running.others])
 
     def _ample(self) -> bool:
         """The budget reaches for all that run, or runs out at the last of them only."""
@@ -154,20 +207,30 @@ class Vllm(Policy):
         return True
 
     def _make_room(self, plan: Plan, sequence: Sequence, tokens: int) -> bool:
+        """Preempt until a running sequence has blocks for `tokens` tokens; False if that took the sequence itself."""
+        ahead = 0  # victims ahead of it that had got nothing in this step
         while self.blocks.missing(sequence, tokens) > self.pool.free:
             victim = self._victim()
             if victim is sequence:
-                self._pass_over(self.running.behind(sequence))
-            self._preempt(plan, victim)
-            if victim is sequence:
+                self._pass_over(plan, self.running.behind(sequence))
+                self._preempt(plan, victim)
                 return False
+            ahead += self.running.seat(victim) < self.running.seat(sequence) and not self._runs(plan, victim)
+            self._preempt(plan, victim)
+        # The engine's index into its list does not go back for those, so that it jumps over as many behind.
+        self._pass_over(plan, self.running.behind(sequence)[:ahead] if ahead else ())
         return True
 
-    def _pass_over(self, sequences: Iterable[Sequence]) -> None:
-        """These get nothing in this step, though nothing speaks against it."""
+    def _pass_over(self, plan: Plan, sequences: Iterable[Sequence]) -> None:
+        """These get nothing in this step."""
         for sequence in sequences:
+            self._passed.add(sequence)
             if sequence in self.running.batch:
                 self.running.step_out(sequence)
+                plan.budget += 1
+
+    def _runs(self, plan: Plan, sequence: Sequence) -> bool:
+        return sequence in self.running.batch or any(chunk.sequence is sequence for chunk in plan.chunks)
 
     def _victim(self) -> Sequence:
         if self.choice.scheduling_policy == "fcfs":
@@ -192,6 +255,8 @@ class Vllm(Policy):
     def _admit(self, plan: Plan) -> bool:
         """Admit the head of the queue, if it fits."""
         head = plan.look(self.waiting[0])
+        if self._still_refused():
+            return False
         hit = self.blocks.hit(head)
         cached = len(hit) * self.pool.block_size
         length = int(min(head.num_tokens - cached, self.threshold))
@@ -200,11 +265,25 @@ class Vllm(Policy):
             return False
         length = int(min(length, plan.budget))
         spare = self.spare if len(self.running) else 0
-        fits = self.blocks.fits(cached + length, hit, spare)
-        if not fits or (self.choice.scheduler_reserve_full_isl and not self.blocks.fits(head.num_tokens, hit, spare)):
+        if self.choice.scheduler_reserve_full_isl and not self.blocks.fits(head.num_tokens, hit, spare):
+            self._refuse(head, len(hit))
+            return False
+        if not self.blocks.fits(cached + length, hit, spare):
             self.refused = head
             return False
         self._start(plan, self.waiting.take(), hit, length)
+        return True
+
+    def _refuse(self, head: Sequence, hit: int) -> None:
+        """There are too few blocks for all of it. That stays so until blocks are freed or its hit grows longer."""
+        self.refused = head
+        self._refusal = (head, self.pool.freed, self.blocks.next_hash(head, hit))
+
+    def _still_refused(self) -> bool:
+        head, freed, next_hash = self._refusal
+        if head is not self.waiting[0] or freed != self.pool.freed or self.pool.knows(next_hash):
+            return False
+        self.refused = head
         return True
 
     def _start(self, plan: Plan, sequence: Sequence, hit: list[int], length: int) -> None:
@@ -234,13 +313,17 @@ class Vllm(Policy):
         return plan.step(self._gauges())
 
     def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], stopped: Collection[Sequence]) -> Gauges:
-        for chunk in (*(chunk for forward in step.forwards for chunk in forward.chunks), *self.running.owed):
-            self._settle(chunk, sampled)
-        for forward in step.forwards:
+        if step.forwards is not self._decodes or self.running.owed:
+            chunks = step.forwards[0].chunks if step.forwards else ()
+            for chunk in (*chunks, *self.running.owed):
+                self._settle(chunk, sampled)
+            self.running.owed.clear()
+        if step.forwards:
             self.running.batch.advance(sampled)
+        if self._spans:
+            self._publish_span()
         for sequence in sorted(stopped, key=self._seat) if len(stopped) > 1 else stopped:
             self._end(sequence)
-        self.running.owed.clear()
         self._dropped.clear()
         return self._gauges()
 
@@ -275,8 +358,43 @@ class Vllm(Policy):
             self.waiting.remove(sequence)
         self.blocks.forget(sequence)
 
+    def horizon(self, step: Step) -> int:
+        plain = step.forwards is self._decodes and not self.running.others and not self.running.owed
+        return self.running.growth.steps_within(self.pool.free) if plain and self._stays_shut() else 0
+
+    def _stays_shut(self) -> bool:
+        """Nobody waiting could be admitted while the running only decode. Their blocks may be what a head looks for."""
+        if not self.waiting or len(self.running.seats) >= self.seats:
+            return True
+        return self.refused is not None and self._refusal[0] is self.refused and self._refusal[2] is None
+
+    def extend(self, step: Step, steps: int) -> list[int]:
+        used, now = [], self.pool.used
+        for ahead in range(1, steps + 1):
+            due = self.running.growth.take(ahead)
+            if due:
+                self._grow(self.running.in_order(due))
+                self._spanned += due
+            now += len(due)
+            used.append(now)
+        if self.overlap:
+            self.running.batch.launch()  # the last of them stays in flight
+        self._spans = True
+        return used
+
+    def _publish_span(self) -> None:
+        if self.choice.enable_prefix_caching:
+            for sequence in (*self._spanned, *self.running.growth.peek()):
+                self.blocks.publish(sequence, sequence.computed)
+        self._spanned.clear()
+        self._spans = False
+
     def _gauges(self) -> Gauges:
-        return Gauges(len(self.running), len(self.waiting), self.pool.used)
+        last, used = self._last, self.pool.used
+        running, waiting = len(self.running.seats), len(self.waiting)
+        if last.kv_used != used or last.running != running or last.waiting != waiting:
+            self._last = Gauges(running, waiting, used)
+        return self._last
 
 
 def _check(engine: EngineConfig, options: VllmOptions, budget: int, seats: int) -> None:

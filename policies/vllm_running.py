@@ -9,7 +9,7 @@ from .step import Chunk
 
 
 class Running:
-    """Sequences in the order of their admission. Those that decode at every step stand in a decode batch; the `others`
+    """Sequences in the order of their admission (`seats`, numbered). Those that decode at every step stand in a decode batch; the `others`
     (half prefilled, passed over, or about to end) are looked at one by one.
 
     `flying` holds the rows of the step in flight by their sequences, but for those of the decode batch; `owed` the
@@ -23,36 +23,36 @@ class Running:
         self.others: dict[Sequence, None] = {}
         self.flying: dict[Sequence, Chunk] = {}
         self.owed: list[Chunk] = []
-        self._seats: dict[Sequence, int] = {}
+        self.seats: dict[Sequence, int] = {}
         self._admitted = 0
-        self._lasts: dict[int, list[Sequence]] = {}
+        self._lasts: dict[int, dict[Sequence, None]] = {}
 
     def __len__(self) -> int:
-        return len(self._seats)
+        return len(self.seats)
 
     def __iter__(self) -> Iterator[Sequence]:
-        return iter(self._seats)
+        return iter(self.seats)
 
     def __contains__(self, sequence: object) -> bool:
-        return sequence in self._seats
+        return sequence in self.seats
 
     @property
     def last(self) -> Sequence:
-        return next(reversed(self._seats))
+        return next(reversed(self.seats))
 
     def seat(self, sequence: Sequence) -> int:
         """Grows in the order of admission."""
-        return self._seats[sequence]
+        return self.seats[sequence]
 
     def behind(self, sequence: Sequence) -> list[Sequence]:
-        seat = self._seats[sequence]
-        return [other for other, place in self._seats.items() if place > seat]
+        seat = self.seats[sequence]
+        return [other for other, place in self.seats.items() if place > seat]
 
     def in_order(self, sequences: list[Sequence]) -> list[Sequence]:
-        return sorted(sequences, key=self._seats.__getitem__) if len(sequences) > 1 else sequences
+        return sorted(sequences, key=self.seats.__getitem__) if len(sequences) > 1 else sequences
 
     def admit(self, sequence: Sequence) -> None:
-        self._seats[sequence] = self._admitted
+        self.seats[sequence] = self._admitted
         self._admitted += 1
         self.others[sequence] = None
 
@@ -61,7 +61,7 @@ class Running:
         if sequence in self.batch:
             self._leave(sequence, owed=owed)
         self.others.pop(sequence, None)
-        return self._seats.pop(sequence)
+        return self.seats.pop(sequence)
 
     def position(self, sequence: Sequence) -> tuple[int, int]:
         """Tokens that will have been computed, and tokens that there will be, when the step in flight is done."""
@@ -103,7 +103,7 @@ class Running:
 
     def _note_last(self, sequence: Sequence) -> None:
         last = self.batch.ticks + sequence.prompt_len + sequence.max_tokens - 1 - sequence.computed
-        self._lasts.setdefault(last, []).append(sequence)
+        self._lasts.setdefault(last, {})[sequence] = None
 
     def finishing(self) -> list[Sequence]:
         """Members whose token in flight is their last."""

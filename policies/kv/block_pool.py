@@ -12,7 +12,8 @@ class BlockPool:
     The free queue is least recently freed first: allocation takes its head, and only then forgets what a block cached.
     `release` puts blocks back in reverse order, so that the tail of a chain is evicted before its head (not so with
     `head_first`); with `unhashed_first`, blocks that cache nothing go to the head of the queue instead (vLLM).
-    `changes` grows whenever a block is freed or published: a request that did not fit can only fit after that.
+    `changes` grows whenever blocks are freed or published, `freed` whenever they are freed: a request that did not fit
+    can only fit after that.
     """
 
     def __init__(
@@ -23,11 +24,12 @@ class BlockPool:
         self.unhashed_first = unhashed_first
         self.head_first = head_first
         self.changes = 0
+        self.freed = 0
         self._first_id = first_id
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(first_id, first_id + usable))
         self._holders: dict[int, int] = {}
         self._hash_of: dict[int, int] = {}
-        self._copies: dict[int, dict[int, None]] = {}
+        self._copies: dict[int, int | dict[int, None]] = {}  # by hash: a block, or several in order of publication
 
     @property
     def free(self) -> int:
@@ -70,6 +72,7 @@ class BlockPool:
     def release(self, blocks: Ids[int]) -> None:
         """Give up one hold on each block, the last block first unless `head_first`."""
         self.changes += 1
+        self.freed += 1
         for block in blocks if self.head_first else reversed(blocks):
             held = self._holders[block] - 1
             if held:
@@ -86,7 +89,11 @@ class BlockPool:
             return
         self.changes += 1
         self._hash_of[block] = block_hash
-        self._copies.setdefault(block_hash, {})[block] = None
+        copies = self._copies.setdefault(block_hash, block)
+        if isinstance(copies, dict):
+            copies[block] = None
+        elif copies != block:
+            self._copies[block_hash] = {copies: None, block: None}
 
     def lookup(self, hashes: Iterable[int]) -> list[int]:
         """The leading run of cached blocks of a chain."""
@@ -95,8 +102,12 @@ class BlockPool:
             copies = self._copies.get(block_hash)
             if copies is None:
                 break
-            found.append(next(iter(copies)))
+            found.append(next(iter(copies)) if isinstance(copies, dict) else copies)
         return found
+
+    def knows(self, block_hash: int | None) -> bool:
+        """A block is published under that hash."""
+        return block_hash in self._copies
 
     def idle(self, blocks: Iterable[int]) -> int:
         """How many of the blocks nobody holds: taking them uses up free blocks."""
@@ -123,6 +134,7 @@ class BlockPool:
     def _forget(self, block: int) -> None:
         block_hash = self._hash_of.pop(block)
         copies = self._copies[block_hash]
-        del copies[block]
-        if not copies:
+        if isinstance(copies, dict) and len(copies) > 1:
+            del copies[block]
+        else:
             del self._copies[block_hash]

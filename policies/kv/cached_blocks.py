@@ -23,6 +23,12 @@ class CachedBlocks:
             return []
         return self.pool.lookup(self._chains.of(sequence, (sequence.num_tokens - 1) // self.pool.block_size))
 
+    def next_hash(self, sequence: Sequence, hit: int) -> int | None:
+        """What has to be published to make a hit of `hit` blocks longer; None: it cannot be longer."""
+        if not self.caching or hit >= (sequence.num_tokens - 1) // self.pool.block_size:
+            return None
+        return self._chains.of(sequence, hit + 1)[hit]
+
     def missing(self, sequence: Sequence, tokens: int) -> int:
         """Blocks that a sequence lacks to hold `tokens` tokens."""
         return max(0, self.pool.blocks_for(tokens) - len(sequence.block_table))

@@ -17,6 +17,12 @@ class Growth:
         tick = self._batch.ticks + len(sequence.block_table) * self._block_size - sequence.computed
         self._due.setdefault(tick, {})[sequence] = None
 
+    def renew(self, due: list[Sequence]) -> None:
+        """Those that `take` gave now have one block more each."""
+        if due:
+            tick = self._batch.ticks + len(due[0].block_table) * self._block_size - due[0].computed
+            self._due.setdefault(tick, {}).update(dict.fromkeys(due))
+
     def peek(self, ahead: int = 0) -> list[Sequence]:
         """Members that will have filled all their blocks `ahead` ticks from now, in the order they were noted."""
         due = self._due.get(self._batch.ticks + ahead)
