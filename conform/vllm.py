@@ -6,11 +6,15 @@ from typing import Any
 
 from ..engine.stepper import Stepper
 from ..policies.base import EmulatedSample, EngineConfig, Sequence, Step
-from ..policies.vllm import Vllm, VllmOptions
+from ..policies.vllm import Vllm
+from ..policies.vllm_options import VllmOptions
 from .frame import Facts, Frame
+from .vllm_record import replay_record
 
 STALLED_AFTER = 12
 """Steps in a row in which nothing happens, with work left and nothing to come."""
+
+ORDERED = ("scheduled", "num_computed_tokens", "cached_tokens", "new_blocks")
 
 SAME_NAME = (
     "async_scheduling", "enable_chunked_prefill", "enable_prefix_caching", "long_prefill_token_threshold",
@@ -21,6 +25,9 @@ SAME_NAME = (
 
 def replay(trace: Mapping[str, Any]) -> Iterator[Frame]:
     """See `Format`. The strict option is on: the traces are of the bare scheduler."""
+    if "device" in trace:
+        yield from replay_record(trace)
+        return
     run = _Run(trace)
     steps = trace["steps"]
     for number, expected in enumerate(steps):
@@ -37,8 +44,8 @@ def policy_of(config: Mapping[str, Any]) -> Vllm:
         block_size=config["block_size"], num_blocks=config["num_gpu_blocks"] + 1, max_num_seqs=config["max_num_seqs"],
         max_num_batched_tokens=config["max_num_batched_tokens"], max_model_len=config["max_model_len"],
     )
-    options = {name: config[name] for name in SAME_NAME}
-    return Vllm(engine, VllmOptions(scheduling_policy=config["policy"], strict_vllm=True, **options))
+    options = {name: config[name] for name in SAME_NAME} | {"scheduling_policy": config["policy"], "strict_vllm": True}
+    return Vllm(engine, VllmOptions.model_validate(options))
 
 
 class _Run:
@@ -60,7 +67,7 @@ class _Run:
         self._steps += 1
         arrived, aborted = self._arrive(number), self._abort(number)
         step = self._stepper.schedule(float(number)).step
-        found = {"step": number, "arrived": arrived} | self._scheduled(step)
+        found: dict[str, Any] = {"step": number, "arrived": arrived} | self._scheduled(step)
         if aborted:
             found["aborted"] = aborted
         state = self.state()
@@ -68,17 +75,19 @@ class _Run:
         committed = self._commit() if len(self._flying) > self.policy.overlap else None
         found |= committed or {"finished": [], "stats": None}
         self._watch(step, bool(found["finished"]))
-        return Frame(number, expected, found, state)
+        return Frame(number, expected, found, state, ORDERED)
 
     def _arrive(self, number: int) -> list[str]:
         due = [request for request in self._to_come if request["arrival_step"] == number]
         self._to_come = [request for request in self._to_come if request["arrival_step"] != number]
         for request in due:
+            output = request["output_len"]
             sequence = self._sequences[request["id"]] = Sequence(
-                request["id"], request["prompt_token_ids"], request.get("max_tokens", request["output_len"]), arrival=request["arrival_time"],
-                priority=request["priority"], output_base=request["output_token_base"],
+                request["id"], request["prompt_token_ids"], request.get("max_tokens", output),
+                arrival=request["arrival_time"], priority=request["priority"],
+                output_base=request["output_token_base"],
             )
-            self._stepper.arrive(sequence, request["output_len"])
+            self._stepper.arrive(sequence, output)
         return [request["id"] for request in due]
 
     def _abort(self, number: int) -> list[str]:

@@ -57,6 +57,9 @@ class Ends:
     def _ends(self, sequence: Sequence, count: int) -> bool:
         return sequence.generated + count >= self._length[sequence]
 
+    def complete(self, sequence: Sequence) -> bool:
+        return sequence.generated >= self._length[sequence]
+
     def length(self, sequence: Sequence) -> int:
         return self._length[sequence]
 

@@ -2,23 +2,23 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence as Ids
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import simpy
 
-from ..policies.base import EngineFault, Policy, Sequence, Step, Tokens
+from ..policies.base import EngineFault, Gauges, Policy, Sequence, Step, Tokens
 from ..policies.sample import EmulatedSample
 from ..workloads.arrival import Arrival
 from ..workloads.workload import Session
 from .audit import Audit
-from .backend import Backend
+from .backend import Backend, StepResult
 from .feed import Feed
 from .recorder import Recorder
 from .span import Further, Span
 from .stall import stall_report, waits_for
-from .stepper import Stepper
+from .stepper import Decision, Stepper
 from .times import SECOND, to_ns, to_seconds
 
 WORTH = 3
@@ -27,16 +27,20 @@ WORTH = 3
 THRASHING = 100_000
 """Steps in a row that compute nothing new before the run is called stalled."""
 
+UNSETTLED = Gauges(-1, -1)
+"""In place of the gauges after a commit, once a request has come."""
+
 Events = Generator[simpy.Event, Any, None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Launched:
     """A step that was scheduled at `start` (nanoseconds). `hidden`: another one was in flight then."""
 
     step: Step
     start: int
     hidden: bool
+    result: StepResult | None = None
 
 
 class Loop:
@@ -74,6 +78,7 @@ class Loop:
         self._flying: deque[_Launched] = deque()
         self._depth = 1 if policy.overlap else 0
         self._device_free = 0
+        self._settled = UNSETTLED
 
     def run(self) -> None:
         """Serve until everything is accounted for. Raises `PolicyError`, `LawBroken`, or what the backend raises."""
@@ -133,6 +138,7 @@ class Loop:
         if self._audit is not None:
             self._audit.arrive(sequence, reason)
         self._empty_steps = 0
+        self._settled = UNSETTLED
         if reason is not None:
             self._end(sequence)
 
@@ -169,6 +175,10 @@ class Loop:
         yield self._arrived
 
     def _step(self) -> Events:
+        further = self._carry_on()
+        if further is not None:
+            yield from self._run_on(further)
+            return
         launched = self._launch()
         if len(self._flying) > self._depth:
             yield from self._land()
@@ -176,8 +186,10 @@ class Loop:
 
     def _launch(self) -> _Launched:
         """Schedule a step and start it."""
-        start = self.now_ns
-        decision = self._stepper.schedule(to_seconds(start))
+        decision = self._stepper.schedule(to_seconds(self.now_ns))
+        return self._take_off(decision, self.now_ns)
+
+    def _take_off(self, decision: Decision, start: int) -> _Launched:
         step = decision.step
         self.recorder.decide(decision, start)
         if self._audit is not None:
@@ -188,32 +200,41 @@ class Loop:
         self._flying.append(launched)
         return launched
 
-    def _land(self) -> Events:
-        """Wait for the output of the oldest step in flight and commit it."""
+    def _land(self, further: Further | None = None) -> Events:
+        """Wait for the output of the oldest step in flight, and of those decided with it, and commit it."""
         launched = self._flying.popleft()
         step = launched.step
-        span, sampled = self._collect(launched)
+        span, sampled = self._span(launched, further)
         yield self._env.timeout(max(0, span.end - self.now_ns))
         self._device_free = span.end
         committed = self._stepper.commit(step, sampled, span.steps)
+        self._settled = committed.gauges
         self.recorder.commit(step, span, committed)
         if self._audit is not None:
             self._audit.commit(committed)
         for sequence in (*(sequence for sequence, _ in step.rejected), *committed.finished):
             self._end(sequence)
 
-    def _collect(self, launched: _Launched) -> tuple[Span, Mapping[Sequence, Ids[int]]]:
+    def _span(self, launched: _Launched, further: Further | None) -> tuple[Span, Mapping[Sequence, Ids[int]]]:
         """When a step ends, and what it gives; together with as many further decode steps as are decided by it."""
-        step, start = launched.step, launched.start
-        if step.empty:
-            empty = 0 if launched.hidden else to_ns(self._backend.empty_step)
-            return Span(start, max(start, self._device_free) + empty, 0.0, 0.0), {}
-        result = self._backend.collect()
-        waited = max(0, self._device_free - start - to_ns(result.host_seconds))
-        end = start + waited + to_ns(result.seconds)
-        further = None if self._policy.overlap else self._further(step, end, result.host_seconds)
+        step, start, end = launched.step, launched.start, self._end_of(launched)
+        result = launched.result
+        if result is None:
+            return Span(start, end, 0.0, 0.0), {}
+        if not self._depth:
+            further = self._further(step, end, result.host_seconds)
         span = Span(start, end, result.host_seconds, result.device_seconds, further)
         return span, EmulatedSample(step.sampling, span.steps) if further else result.sampled
+
+    def _end_of(self, launched: _Launched) -> int:
+        """When the output of a step is there: it waits for the step ahead, but does its host part meanwhile."""
+        if launched.step.empty:
+            empty = 0 if launched.hidden else to_ns(self._backend.empty_step)
+            return max(launched.start, self._device_free) + empty
+        if launched.result is None:
+            launched.result = self._backend.collect()
+        waited = max(0, self._device_free - launched.start - to_ns(launched.result.host_seconds))
+        return launched.start + waited + to_ns(launched.result.seconds)
 
     def _further(self, step: Step, end: int, host: float) -> Further | None:
         """Decode steps like the one that ends at `end` which start before the next request arrives."""
@@ -228,6 +249,46 @@ class Loop:
         if not steps:
             return None
         return Further(ends[:steps], seconds[:steps] - host, self._stepper.extend(step, steps))
+
+    # Several steps at once, one step ahead of the outputs
+
+    def _carry_on(self) -> Further | None:
+        """Decode steps like the one in flight that are scheduled before the next request arrives."""
+        if not self._depth or len(self._flying) != 1 or self._changed(self._flying[0].step):
+            return None
+        launched = self._flying[0]
+        steps = self._stepper.horizon(launched.step)
+        seconds = self._backend.series(launched.step, steps) if steps >= WORTH else None
+        if seconds is None:
+            return None
+        end = self._end_of(launched)
+        host_seconds = launched.result.host_seconds if launched.result is not None else 0.0
+        host = to_ns(host_seconds)
+        device = np.rint(seconds * SECOND).astype(np.int64) - host
+        if min(end - self.now_ns, int(device.min())) < host:
+            return None  # the device would wait for the host
+        ends = end + np.cumsum(device)
+        starts = np.concatenate([[self.now_ns, end], ends[:-2]])
+        coming = self._feed.next_ns
+        steps = steps if coming is None else int(np.searchsorted(starts, coming, side="left"))
+        if steps < WORTH:
+            return None
+        used = self._stepper.extend(launched.step, steps)
+        return Further(ends[:steps - 1], seconds[:steps - 1] - host_seconds, used[:-1], starts[:steps], used)
+
+    def _changed(self, step: Step) -> bool:
+        """The next step would not find the queues as this one left them."""
+        now = self._settled
+        return step.empty or (now.running, now.waiting) != (step.gauges.running, step.gauges.waiting)
+
+    def _run_on(self, further: Further) -> Events:
+        launched = self._flying[0]
+        assert further.starts is not None and further.after is not None
+        yield from self._land(further)
+        step = Step(replace(launched.step.gauges, kv_used=further.after[-1]), launched.step.forwards)
+        last = self._take_off(self._stepper.carry_on(step), int(further.starts[-1]))
+        last.hidden = True
+        yield from self._watch(last)
 
     # Watching
 

@@ -3,7 +3,7 @@
 from array import array
 from collections import deque
 from collections.abc import Sequence as Ids
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -135,16 +135,19 @@ class Recorder:
 
     def _append_all(self, step: Step, span: Span, further: Further, committed: Committed, draft: _Draft) -> None:
         """The first step of a span, those like it, and the last, which differs in what its commit changed."""
-        middle, kv, host = Committed(step.gauges, (), 0), step.gauges.kv_used, span.host
-        ends = [span.first_end, *further.ends[-2:].tolist()]
+        kv, host, ends = step.gauges.kv_used, span.host, further.ends
+        after = [kv, *further.used] if further.after is None else further.after
+        first = span.first_end if further.starts is None else further.starts[:-2]
+        starts = [span.first_end, *ends[-2:-1]] if further.starts is None else further.starts[:-1]
+        middle = Committed(replace(step.gauges, kv_used=after[0]), (), 0)
         self.steps.append(self._row(step, 0, kv, middle, draft), span.start, span.first_end, host, span.device)
         draft = _Draft((), 0, 0, 0)
         self.steps.append_series(
-            self._row(step, 1, kv, middle, draft), span.first_end, further.ends[:-1], further.used[:-1],
+            self._row(step, 1, kv, middle, draft), first, ends[:-1], further.used[:-1], after[1:-1],
             context_increment=step.totals.decode_seqs, host=host, device=further.device[:-1],
         )
-        row = self._row(step, len(further.ends), further.used[-1], committed, draft)
-        self.steps.append(row, ends[-2], ends[-1], host, float(further.device[-1]))
+        row = self._row(step, len(ends), further.used[-1], committed, draft)
+        self.steps.append(row, int(starts[-1]), int(ends[-1]), host, float(further.device[-1]))
 
     def _row(self, step: Step, place: int, kv: int, committed: Committed, draft: _Draft) -> tuple[int, ...]:
         """The counts of the step at `place` in its span; `kv`: units held after its scheduling."""
@@ -157,7 +160,7 @@ class Recorder:
             sampled, committed.wasted, draft.arrived, len(step.admitted), len(step.resumed),
             step.prefix_queries, step.prefix_hits, len(step.preempted), len(committed.finished),
             draft.rejected, draft.aborted, kv, self._kv_total, end.running, end.waiting,
-            kv if end is gauges else end.kv_used, sampled if end.logged_tokens is None else end.logged_tokens,
+            end.kv_used, sampled if end.logged_tokens is None else end.logged_tokens,
             end.pending_tokens or 0,
         )
 

@@ -123,6 +123,12 @@ class Stepper:
         used: list[int] = self._ask("extend", step, steps)
         return used
 
+    def carry_on(self, step: Step) -> Decision:
+        """A step that `extend` decided is in flight."""
+        if self._flights is not None:
+            self._flights.launch(step)
+        return Decision(step, ())
+
     def _follow(self, step: Step) -> Iterator[Change]:
         """Changes of every batch, in this step or not: who left one may run as a prefill before it runs again."""
         for forward in step.forwards:

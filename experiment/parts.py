@@ -140,7 +140,7 @@ class _Builder:
         for key in engine.ignored(policy):
             self._notes.append(f"engine.{key} is not heeded by {self._raw['policy']['name']}")
         longest = None if model is None else model.max_model_len
-        values = engine.resolved(policy, longest)
+        values = engine.resolved(policy, self._raw["policy"], longest, hardware)
         if values["num_blocks"] == "auto":
             values["num_blocks"] = self._fitting_blocks(engine, values, model, hardware)
         return EngineConfig.model_validate(values)

@@ -63,6 +63,14 @@ class Policy(ABC):
         self.engine = engine
         self.options = options
 
+    @classmethod
+    def defaults(cls, given: Mapping[str, Any], options: Mapping[str, Any], device: str, memory: float) -> (
+        Mapping[str, Any]
+    ):
+        """Its values for keys of `EngineConfig` that are not among the `given` ones: `engine_defaults`, but for
+        engines that choose them by the device (its name and memory in bytes; "" and 0 if there is none)."""
+        return cls.engine_defaults
+
     @abstractmethod
     def add(self, sequence: Sequence) -> str | None:
         """A request arrives. Returns None, or the reason why it is rejected."""

@@ -2,40 +2,16 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence as Ids
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from .base import Chunk, EngineConfig, Forward, Gauges, Options, Policy, Sequence, Step
+from .base import Chunk, EngineConfig, Forward, Gauges, Policy, Sequence, Step
 from .door import too_large
 from .kv.block_pool import BlockPool
 from .kv.cached_blocks import CachedBlocks
 from .plan import Plan
+from .vllm_options import VllmOptions, check, server_defaults
 from .vllm_queue import ArrivalQueue, PriorityQueue, Queue
 from .vllm_running import Running
-
-
-class VllmOptions(Options):
-    """Options of `vllm`, under vLLM's own names and with its defaults."""
-
-    async_scheduling: bool = Field(
-        True, description="schedule a step before the output of the one ahead of it is there (a server's default)"
-    )
-    scheduling_policy: Literal["fcfs", "priority"] = Field(
-        "fcfs", description="order of the queue and choice of the victim (vLLM: --scheduling-policy)"
-    )
-    enable_chunked_prefill: bool = Field(True, description="a prompt may be cut to what the token budget leaves")
-    enable_prefix_caching: bool = Field(True, description="blocks are found again by their content")
-    long_prefill_token_threshold: int = Field(0, ge=0, description="longest chunk of a prefill; 0: no limit")
-    scheduler_reserve_full_isl: bool = Field(
-        True, description="admit a prompt only when the blocks for all of it are free, not just for its first chunk"
-    )
-    watermark: float = Field(
-        0.0, ge=0, lt=1, description="share of all blocks that an admission must leave free while others run"
-    )
-    strict_vllm: bool = Field(
-        False, description="the bare scheduler: let in what can never be served, and stall with it as the engine does"
-    )
 
 
 class Vllm(Policy):
@@ -45,6 +21,13 @@ class Vllm(Policy):
     the queue is served while budget, seats and blocks last, strictly in its order. Who finds no block preempts the
     last (of the running, or in priority) and no one is admitted in that step. Blocks are found by their content as
     soon as they are scheduled. `num_blocks` includes the null block.
+
+    Limits left out are what a server takes on the device: 1,024 sequences and 8,192 tokens on one of 70 GiB or more
+    that is no A100, else 256 and 2,048. `add` refuses what a server's door refuses, and cuts `max_tokens` to what
+    `max_model_len` leaves.
+
+    Who arrives in one instant has an order here, as in a server, which stamps requests one by one; the bare scheduler
+    (`strict_vllm`) has rules of its own for equal times, with which two equals can preempt each other for ever.
     """
 
     Options = VllmOptions
@@ -62,8 +45,9 @@ class Vllm(Policy):
         self.seats = engine.max_num_seqs or 256
         self.longest = engine.max_model_len or math.inf
         self.threshold = options.long_prefill_token_threshold or math.inf
-        _check(engine, options, self.budget, self.seats)
-        self.waiting = PriorityQueue() if options.scheduling_policy == "priority" else ArrivalQueue()
+        check(engine, options, self.budget, self.seats)
+        by_priority = options.scheduling_policy == "priority"
+        self.waiting = PriorityQueue(by_id=options.strict_vllm) if by_priority else ArrivalQueue()
         self.running = Running(engine.block_size, overlap=self.overlap)
         self._decodes = (Forward((), self.running.batch),)
         self.pool = self.ledger = BlockPool(
@@ -80,6 +64,12 @@ class Vllm(Policy):
         self._passed: set[Sequence] = set()  # running, but not looked at in the latest step
         if options.strict_vllm:
             self.exempt |= {"door"}
+
+    @classmethod
+    def defaults(cls, given: Mapping[str, Any], options: Mapping[str, Any], device: str, memory: float) -> (
+        Mapping[str, Any]
+    ):
+        return server_defaults(given, options, device, memory)
 
     def notes(self) -> list[str]:
         """Says how a step relates to the output of the one ahead of it."""
@@ -235,7 +225,9 @@ class Vllm(Policy):
     def _victim(self) -> Sequence:
         if self.choice.scheduling_policy == "fcfs":
             return self.running.last
-        return max(self.running, key=lambda sequence: (sequence.priority, sequence.arrival))
+        if self.choice.strict_vllm:  # the first of equals, though a server gives no two requests the same arrival time
+            return max(self.running, key=lambda sequence: (sequence.priority, sequence.arrival))
+        return max(self.running, key=lambda sequence: (sequence.priority, sequence.arrival, sequence.order))
 
     def _preempt(self, plan: Plan, victim: Sequence) -> None:
         plan.budget += victim in self.running.batch
@@ -395,25 +387,3 @@ class Vllm(Policy):
         if last.kv_used != used or last.running != running or last.waiting != waiting:
             self._last = Gauges(running, waiting, used)
         return self._last
-
-
-def _check(engine: EngineConfig, options: VllmOptions, budget: int, seats: int) -> None:
-    """What a vLLM server refuses at its start."""
-    longest, threshold = engine.max_model_len, options.long_prefill_token_threshold
-    if budget < seats:
-        raise ValueError(f"engine.max_num_batched_tokens ({budget}) is below engine.max_num_seqs ({seats})")
-    if longest is not None and threshold > longest:
-        raise ValueError(f"long_prefill_token_threshold ({threshold}) is above engine.max_model_len ({longest})")
-    if longest is not None and not options.enable_chunked_prefill and budget < longest:
-        raise ValueError(
-            f"engine.max_num_batched_tokens ({budget}) is below engine.max_model_len ({longest}), and without chunked "
-            "prefill a prompt must fit into one step"
-        )
-    if engine.num_blocks < 2:
-        raise ValueError(f"engine.num_blocks: {engine.num_blocks}, but one is the null block: give at least 2")
-    needed = 0 if longest is None or options.strict_vllm else -(-longest // engine.block_size)
-    if engine.num_blocks < needed:
-        raise ValueError(
-            f"engine.num_blocks ({engine.num_blocks}) cannot hold one sequence of engine.max_model_len ({longest}), "
-            f"which takes {needed} blocks of {engine.block_size} tokens: give more blocks or lower max_model_len"
-        )

@@ -23,14 +23,15 @@ class ArrivalQueue(deque[Sequence]):
 
 
 class PriorityQueue:
-    """The smallest priority value first, then who arrived first, then by id as a string. A preempted sequence gets the
-    place that its priority gives it."""
+    """The smallest priority value first, then who arrived first. A preempted sequence gets the place that its priority
+    gives it. Who arrived in the same instant goes `by_id` as a string, or in order of submission."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_id: bool) -> None:
+        self._by_id = by_id
         self._heap: list[tuple[Key, Sequence]] = []
 
     def push(self, sequence: Sequence) -> None:
-        heappush(self._heap, (_key(sequence), sequence))
+        heappush(self._heap, (self._key(sequence), sequence))
 
     put_back = push
 
@@ -38,7 +39,7 @@ class PriorityQueue:
         return heappop(self._heap)[1]
 
     def remove(self, sequence: Sequence) -> None:
-        self._heap.remove((_key(sequence), sequence))
+        self._heap.remove((self._key(sequence), sequence))
         heapify(self._heap)
 
     def __getitem__(self, place: int) -> Sequence:
@@ -54,9 +55,8 @@ class PriorityQueue:
     def __contains__(self, sequence: object) -> bool:
         return any(waiting is sequence for _, waiting in self._heap)
 
+    def _key(self, sequence: Sequence) -> Key:
+        return sequence.priority, sequence.arrival, sequence.id if self._by_id else "", sequence.order
+
 
 Queue = ArrivalQueue | PriorityQueue
-
-
-def _key(sequence: Sequence) -> Key:
-    return sequence.priority, sequence.arrival, sequence.id, sequence.order

@@ -9,8 +9,8 @@ from .step import Chunk
 
 
 class Running:
-    """Sequences in the order of their admission (`seats`, numbered). Those that decode at every step stand in a decode batch; the `others`
-    (half prefilled, passed over, or about to end) are looked at one by one.
+    """Sequences in the order of their admission (`seats`, numbered). Those that decode at every step stand in a decode
+    batch; the `others` (half prefilled, passed over, or about to end) are looked at one by one.
 
     `flying` holds the rows of the step in flight by their sequences, but for those of the decode batch; `owed` the
     rows of sequences that have left the batch since. Positions are those of the next step to be scheduled.

@@ -3,7 +3,7 @@
 import pytest
 
 from arcsim.engine.stepper import Stepper
-from arcsim.policies.base import Sequence
+from arcsim.policies.base import EmulatedSample, Sequence
 from arcsim.workloads.arrival import Arrival
 
 from .serving import Served, arrive, continuous, request, sequence_of, serve, tick
@@ -140,8 +140,8 @@ def test_who_is_preempted_comes_back_before_all_others() -> None:
 
 
 def test_nobody_is_admitted_in_a_step_that_preempts() -> None:
-    """b frees three blocks, a takes one: c's single one would fit at once, but waits a step. (Mutation tried: the
-    queue is looked at all the same.)"""
+    """b frees three blocks, a takes one: c's single one would fit at once, but b is ahead of it. (No mutation of the
+    rule alone shows: the victim heads the queue, and it needs at least what it gave up.)"""
     requests = [request("a", 4, 9), request("b", 12, 2), request("c", 1, 1, 1.0)]
     served = serve(continuous(4, 4, 4), requests)
     assert served.seen[1].preempted == ("b",) and served.seen[1].admitted == served.seen[1].resumed == ()
@@ -270,6 +270,24 @@ def test_output_is_found_by_a_prompt_that_continues_it() -> None:
         tick(stepper)
     assert not stepper.live
     assert len(policy.blocks.hit(Sequence("b", a.tokens, 2))) == 3  # 13 of the 14 tokens were computed
+
+
+@pytest.mark.parametrize("at_once", [0, 5])
+def test_output_is_found_while_it_still_grows(at_once: int) -> None:
+    """Also where the steps were decided together. (Mutation tried: blocks that decode fills are published at the end
+    only.)"""
+    policy = continuous(40, 4)
+    stepper = Stepper(policy)
+    (a,) = arrive(stepper, request("a", 6, 30))
+    tick(stepper)
+    step = stepper.schedule(0.0).step
+    assert stepper.horizon(step) >= at_once
+    stepper.extend(step, at_once)
+    stepper.commit(step, EmulatedSample(step.sampling, 1 + at_once), 1 + at_once)
+    for _ in range(5 - at_once):
+        tick(stepper)
+    assert (a.num_tokens, a.computed) == (13, 12) and a in policy.running
+    assert len(policy.blocks.hit(Sequence("b", a.tokens, 2))) == 3
 
 
 def test_with_the_cache_off_nothing_is_asked_or_found() -> None:

@@ -239,6 +239,16 @@ def test_with_the_engines_bug_the_victim_is_run_without_blocks(decode: str, pref
     assert served.requests["A"]["output_tokens"] == 64 and served.requests["B"]["status"] == "unfinished"
 
 
+def test_a_victim_without_blocks_is_fatal_wherever_it_stands_in_the_batch() -> None:
+    """B and C lost their bucket and come back in front of H; then H takes B's place, and B is run behind C. (Mutation
+    tried: only the first of the batch is looked at, as if the engine's crash hung on it.)"""
+    policy = paged(13, 4, starvation_bug=True, decode="bucketed", waiting_timeout=1, **FREE)
+    requests = [*of_lengths([4, 8, 8], 9), request("D", 4, 2), request("H", 28, 1, 1.0)]
+    served = serve(policy, requests)
+    assert served.loop.report == "B is scheduled, but holds no blocks (starvation bug)"
+    assert len(served.run.steps) == 2
+
+
 def test_the_strict_engine_lets_in_what_never_fits_and_drops_it_after_its_time() -> None:
     """13 usable blocks: the panic comes all the same; without the bug A grows to 105 tokens and is ignored."""
     requests = [request("A", 20, 90), request("B", 100, 5)]

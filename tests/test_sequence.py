@@ -74,7 +74,7 @@ def test_the_journal_says_who_came_and_went_at_which_tick() -> None:
     batch.advance(EmulatedSample(lambda: iter(batch), 2))
     batch.join(b)
     batch.leave(a)
-    assert batch.take_journal() == [(batch, a, 0, True), (batch, b, 2, True), (batch, a, 2, False)]
+    assert [change[1:4] for change in batch.take_journal()] == [(a, 0, True), (b, 2, True), (a, 2, False)]
     assert batch.take_journal() == []
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from . import log_mistralrs
+from . import log_mistralrs, log_vllm
 from .run import Run
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -47,6 +47,7 @@ def _rust_stamp(moment: datetime) -> str:
 STYLES: Mapping[str, LogStyle] = {
     style.name: style for style in (
         LogStyle("mistralrs", log_mistralrs.INTERVAL, log_mistralrs.lines, _rust_stamp),
+        LogStyle("vllm", log_vllm.INTERVAL, log_vllm.lines, log_vllm.stamp),
     )
 }
 
