@@ -246,9 +246,9 @@ class Vllm(Policy):
 
     def _admit(self, plan: Plan) -> bool:
         """Admit the head of the queue, if it fits."""
+        head = plan.look(self.waiting[0])
         if self._still_refused():
             return False
-        head = plan.look(self.waiting[0])
         hit = self.blocks.hit(head)
         cached = len(hit) * self.pool.block_size
         length = int(min(head.num_tokens - cached, self.threshold))

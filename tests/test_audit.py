@@ -44,7 +44,8 @@ class Keeps(Continuous):
 
     def commit(self, step: Step, sampled: Sampled, stopped: Collection[Sequence]) -> Gauges:
         gauges = super().commit(step, sampled, stopped)
-        self.waiting.extend(self.running)
+        for sequence in self.running:
+            self.waiting.add(sequence)
         return gauges
 
 
@@ -53,7 +54,8 @@ class Revives(Continuous):
 
     def commit(self, step: Step, sampled: Sampled, stopped: Collection[Sequence]) -> Gauges:
         gauges = super().commit(step, sampled, stopped)
-        self.waiting.extend(stopped)
+        for sequence in stopped:
+            self.waiting.add(sequence)
         return gauges
 
 
@@ -61,7 +63,7 @@ class Invents(Continuous):
     """Somebody queues who never came."""
 
     def commit(self, step: Step, sampled: Sampled, stopped: Collection[Sequence]) -> Gauges:
-        self.waiting.append(Sequence("ghost", [1, 2], 3))
+        self.waiting.add(Sequence("ghost", [1, 2], 3))
         return super().commit(step, sampled, stopped)
 
 
@@ -142,7 +144,7 @@ class PreemptsForNothing(Continuous):
             return super().schedule(now)
         victim = next(iter(self.running))
         self._let_go(victim)
-        self.waiting.appendleft(victim)
+        self.waiting.put_back(victim)
         return Step(self._gauges(), preempted=[(victim, "a whim")])
 
 

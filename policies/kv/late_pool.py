@@ -23,6 +23,7 @@ class LatePool(BlockPool):
             _, blocks = self._late.popleft()
             self.coming -= len(blocks)
             self.changes += 1
+            self.freed += 1
             self._free.update(dict.fromkeys(blocks))
 
     def release(self, blocks: Ids[int]) -> None:
