@@ -54,6 +54,15 @@ class TokenCache:
     def used(self) -> int:
         return self.usable - self.free
 
+    @property
+    def capacity(self) -> int:
+        """Tokens that all pages hold."""
+        return self.pool.pages * self.page_size
+
+    def room(self, sequence: Sequence) -> int:
+        """Tokens that a sequence's pages hold."""
+        return len(sequence.block_table) * self.page_size
+
     def match(self, tokens: Tokens, stop: int) -> tuple[RadixNode, int]:
         """The longest prefix of the first `stop` tokens that is kept: its node and its length."""
         return self.tree.match(tokens, stop) if self.radix else (self.tree.root, 0)
