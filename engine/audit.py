@@ -34,15 +34,19 @@ class Audit:
         self._policy = policy
         self._ends = ends
         self._states: dict[Sequence, State] = {}
+        self._live: dict[Sequence, None] = {}  # waiting or running
         self._held: dict[Sequence, int] = {}
         self._step = -1
         self._time = 0
 
     def arrive(self, sequence: Sequence, reason: str | None) -> None:
         self._states[sequence] = State.WAITING if reason is None else State.REJECTED
+        if reason is None:
+            self._live[sequence] = None
 
     def abort(self, sequence: Sequence) -> None:
         self._states[sequence] = State.ABORTED
+        self._live.pop(sequence, None)
 
     def decide(self, step: Step, now: int) -> None:
         """A step was scheduled at `now` nanoseconds and is about to run."""
@@ -56,6 +60,7 @@ class Audit:
     def commit(self, committed: Committed) -> None:
         for sequence in committed.finished:
             self._states[sequence] = State.FINISHED
+            self._live.pop(sequence, None)
             wanted = self._ends.length(sequence)
             self._law("output", sequence.generated == wanted, f"{sequence!r} finished, its output has {wanted} tokens")
         self._check_accounts()
@@ -72,10 +77,11 @@ class Audit:
         size = self._policy.engine.block_size
         for chunk in (chunk for forward in step.forwards for chunk in forward.all_chunks()):
             sequence = chunk.sequence
-            self._law("cached", 0 <= chunk.cached < sequence.num_tokens, f"{sequence!r} hit {chunk.cached} tokens")
+            if not 0 <= chunk.cached < sequence.num_tokens:
+                self._law("cached", False, f"{sequence!r} hit {chunk.cached} tokens")
             room = len(sequence.block_table) * size
-            fits = self._policy.ledger is None or chunk.end <= room
-            self._law("kv", fits, f"{sequence!r} computes to token {chunk.end}, its blocks hold {room}")
+            if self._policy.ledger is not None and chunk.end > room:
+                self._law("kv", False, f"{sequence!r} computes to token {chunk.end}, its blocks hold {room}")
 
     def _move(self, step: Step) -> None:
         for sequence, _ in step.preempted:
@@ -89,16 +95,23 @@ class Audit:
             self._states[sequence] = State.RUNNING if running > 0 else State.WAITING
         for sequence, _ in step.rejected:
             self._states[sequence] = State.REJECTED
+            self._live.pop(sequence, None)
 
     def _check_accounts(self) -> None:
+        """At a cost that grows with the requests being served, not with those ever submitted."""
         waiting, running = Counter(iter(self._policy.waiting)), Counter(iter(self._policy.running))
-        for sequence, state in self._states.items():
+        for sequence in self._live:
             found = ("waiting",) * waiting.pop(sequence, 0) + ("running",) * running.pop(sequence, 0)
-            right = found == (state.value,) if state in (State.WAITING, State.RUNNING) else "waiting" not in found
-            where = " and ".join(found) or "in no queue"
-            self._law("accounts", right, f"{sequence!r} is {state.value} by the steps' facts, but {where}")
-        strangers = [*waiting, *running]
+            if found != (self._states[sequence].value,):
+                self._misplaced(sequence, " and ".join(found) or "in no queue")
+        for sequence in waiting.keys() & self._states.keys():
+            self._misplaced(sequence, "waiting")
+        strangers = [sequence for sequence in (*waiting, *running) if sequence not in self._states]
         self._law("accounts", not strangers, f"never submitted, but queued: {strangers}")
+
+    def _misplaced(self, sequence: Sequence, where: str) -> None:
+        state = self._states[sequence].value
+        self._law("accounts", False, f"{sequence!r} is {state} by the steps' facts, but {where}")
 
     def _check_ledger(self) -> None:
         ledger, queued = self._policy.ledger, [*self._policy.waiting, *self._policy.running]

@@ -110,7 +110,7 @@ class Continuous(Policy):
     def _prefill(self, plan: Plan) -> None:
         for sequence in list(self.prefilling):
             if plan.budget > 0 and self._room_for_chunk(plan, sequence):
-                chunk = Chunk.rest(sequence, limit=self._limit(plan))
+                chunk = Chunk.rest(sequence, limit=self._limit(plan), prefill=True)
                 plan.new_blocks[sequence] = self.blocks.grow(sequence, chunk.end)
                 plan.add(chunk)
         self._admit(plan)
@@ -152,7 +152,7 @@ class Continuous(Policy):
         length = min(sequence.num_tokens - cached, plan.budget)
         plan.new_blocks[sequence] = list(self.blocks.start(sequence, int(cached + length), hit))
         plan.admit(sequence)
-        plan.add(Chunk.rest(sequence, cached=cached, limit=self._limit(plan)))
+        plan.add(Chunk.rest(sequence, cached=cached, limit=self._limit(plan), prefill=True))
         if self.choice.prefix_cache:
             plan.prefix_queries += sequence.num_tokens
             plan.prefix_hits += cached
