@@ -14,7 +14,7 @@ from .command import POLICY, SMALL, TWO, arcsim, refused, written
 
 def test_without_a_command_there_is_help() -> None:
     left = arcsim()
-    for command in ("simulate", "compare", "show", "policies", "workloads", "configs", "models", "fit"):
+    for command in ("simulate", "compare", "show", "policies", "workloads", "configs", "models", "fit", "conform"):
         assert command in left.out + left.err
 
 
