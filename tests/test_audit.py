@@ -169,7 +169,7 @@ BROKEN: Mapping[str, tuple[Callable[[], Policy], str]] = {
     "accounts: admitted twice": (lambda: like(SaysTwice), "<a: .* was admitted or preempted twice in a row"),
     "kv: a leak": (lambda: like(Leaks), "block 0 is held 1 times, but 0 sequences list it"),
     "kv: freed twice": (lambda: like(FreesTwice), "block 0 is held 0 times, but 1 sequences list it"),
-    "kv: no room": (lambda: like(GivesTooLittle), "<a: .* computes to token 9, its blocks hold 8"),
+    "kv: no room": (lambda: like(GivesTooLittle), "<a: .* computes to token 9, it has room for 8"),
     "budget": (lambda: like(Overruns, seats=2, budget=4), "9 tokens in a step, the budget is 4"),
     "seats": (lambda: like(Crowds, seats=1), "2 sequences, max_num_seqs is 1"),
     "cached": (lambda: like(HitsAll), "<a: .* hit 9 tokens"),

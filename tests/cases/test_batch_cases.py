@@ -5,7 +5,8 @@ import pytest
 from arcsim.engine.loop import Loop
 from arcsim.policies.base import EngineConfig
 from arcsim.policies.mistralrs_paged import MistralrsPaged, MistralrsPagedOptions
-from arcsim.policies.vllm import Vllm, VllmOptions
+from arcsim.policies.vllm import Vllm
+from arcsim.policies.vllm_options import VllmOptions
 from arcsim.sim.backend import SimulatedBackend
 from arcsim.sim.latency.affine import Affine
 

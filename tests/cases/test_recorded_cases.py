@@ -16,7 +16,8 @@ import pytest
 from arcsim.policies.base import EngineConfig, Sequence
 from arcsim.policies.continuous import Blocked, Continuous
 from arcsim.policies.plan import Plan
-from arcsim.policies.vllm import Vllm, VllmOptions
+from arcsim.policies.vllm import Vllm
+from arcsim.policies.vllm_options import VllmOptions
 
 from .play import Outcome, Request, alike, continuous, play
 
