@@ -59,7 +59,7 @@ def simulate(
 
     planned = plan(load(config), sets, variant)
     folder = out if out is not None else Path("runs") / planned.shape.name
-    results = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
+    results, folder = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
     _print_results(results, folder, quiet=quiet, json=json)
     raise typer.Exit(130 if results.interrupted else results.exit_code)
 

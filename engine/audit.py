@@ -36,19 +36,20 @@ class Audit:
         self._policy = policy
         self._ends = ends
         self._states: dict[Sequence, State] = {}
+        self._live: dict[Sequence, None] = {}  # waiting or running
         self._held: dict[Sequence, int] = {}
         self._step = -1
         self._time = 0
 
     def arrive(self, sequence: Sequence, reason: str | None) -> None:
         self._states[sequence] = State.WAITING if reason is None else State.REJECTED
-        capacity = None if self._policy.ledger is None else self._policy.ledger.capacity
-        most = sequence.prompt_len + max(sequence.max_tokens, 1) - 1
-        fits = reason is not None or capacity is None or most <= capacity
-        self._law("door", fits, f"{sequence!r} was let in, {most} tokens can never fit {capacity}")
+        if reason is None:
+            self._live[sequence] = None
+            self._check_door(sequence)
 
     def abort(self, sequence: Sequence) -> None:
         self._states[sequence] = State.ABORTED
+        self._live.pop(sequence, None)
 
     def decide(self, step: Step, now: int) -> None:
         """A step was scheduled at `now` nanoseconds and is about to run."""
@@ -57,17 +58,24 @@ class Audit:
         self._time = now
         self._check_size(step)
         self._check_rows(step)
-        twice = [sequence for sequence, looks in Counter(step.examined).items() if looks > 1]
-        self._law("once", not twice, f"the pass looked more than once at {twice}")
+        if len(set(step.examined)) < len(step.examined):
+            self._law("once", False, f"the pass looked more than once at some of {list(step.examined)}")
         self._move(step)
 
     def commit(self, committed: Committed) -> None:
         for sequence in committed.finished:
             self._states[sequence] = State.FINISHED
+            self._live.pop(sequence, None)
             wanted = self._ends.length(sequence)
             self._law("output", sequence.generated == wanted, f"{sequence!r} finished, its output has {wanted} tokens")
         self._check_accounts()
         self._check_ledger()
+
+    def _check_door(self, sequence: Sequence) -> None:
+        capacity = None if self._policy.ledger is None else self._policy.ledger.capacity
+        most = sequence.prompt_len + max(sequence.max_tokens, 1) - 1
+        if capacity is not None and most > capacity:
+            self._law("door", False, f"{sequence!r} was let in, {most} tokens can never fit {capacity}")
 
     def _check_size(self, step: Step) -> None:
         engine, totals = self._policy.engine, step.totals
@@ -80,13 +88,14 @@ class Audit:
         ledger = self._policy.ledger
         for chunk in (chunk for forward in step.forwards for chunk in forward.all_chunks()):
             sequence = chunk.sequence
-            self._law("cached", 0 <= chunk.cached < sequence.num_tokens, f"{sequence!r} hit {chunk.cached} tokens")
+            if not 0 <= chunk.cached < sequence.num_tokens:
+                self._law("cached", False, f"{sequence!r} hit {chunk.cached} tokens")
             end = chunk.end + chunk.drafts
-            room = end if ledger is None else ledger.room(sequence)
-            self._law("kv", end <= room, f"{sequence!r} computes to token {end}, it has room for {room}")
-            single = chunk.length == 1 and (not chunk.drafts or self._policy.speculates)
-            row = f"{chunk.length} tokens and {chunk.drafts} drafts"
-            self._law("rows", single or not chunk.decode, f"{sequence!r} decodes {row} in a row")
+            if ledger is not None and end > ledger.room(sequence):
+                self._law("kv", False, f"{sequence!r} computes to token {end}, it has room for {ledger.room(sequence)}")
+            if chunk.decode and (chunk.length > 1 or (chunk.drafts and not self._policy.speculates)):
+                row = f"{chunk.length} tokens and {chunk.drafts} drafts"
+                self._law("rows", False, f"{sequence!r} decodes {row} in a row")
 
     def _move(self, step: Step) -> None:
         for sequence, _ in step.preempted:
@@ -100,16 +109,23 @@ class Audit:
             self._states[sequence] = State.RUNNING if running > 0 else State.WAITING
         for sequence, _ in step.rejected:
             self._states[sequence] = State.REJECTED
+            self._live.pop(sequence, None)
 
     def _check_accounts(self) -> None:
+        """At a cost that grows with the requests being served, not with those ever submitted."""
         waiting, running = Counter(iter(self._policy.waiting)), Counter(iter(self._policy.running))
-        for sequence, state in self._states.items():
+        for sequence in self._live:
             found = ("waiting",) * waiting.pop(sequence, 0) + ("running",) * running.pop(sequence, 0)
-            right = found == (state.value,) if state in (State.WAITING, State.RUNNING) else "waiting" not in found
-            where = " and ".join(found) or "in no queue"
-            self._law("accounts", right, f"{sequence!r} is {state.value} by the steps' facts, but {where}")
-        strangers = [*waiting, *running]
+            if found != (self._states[sequence].value,):
+                self._misplaced(sequence, " and ".join(found) or "in no queue")
+        for sequence in waiting.keys() & self._states.keys():
+            self._misplaced(sequence, "waiting")
+        strangers = [sequence for sequence in (*waiting, *running) if sequence not in self._states]
         self._law("accounts", not strangers, f"never submitted, but queued: {strangers}")
+
+    def _misplaced(self, sequence: Sequence, where: str) -> None:
+        state = self._states[sequence].value
+        self._law("accounts", False, f"{sequence!r} is {state} by the steps' facts, but {where}")
 
     def _check_ledger(self) -> None:
         ledger, queued = self._policy.ledger, [*self._policy.waiting, *self._policy.running]

@@ -50,9 +50,9 @@ class Loop:
     and the next one as soon as that is done. The device takes a step when it has ended the one ahead of it and the
     step's own host seconds are over.
 
-    With `audit` the laws are checked after every step. `outcome` afterwards: completed, stalled, engine fault or
-    interrupted, with `report` saying why. Time is in nanoseconds, and requests that arrive at the instant a step is
-    scheduled are in time for it.
+    With `audit` the laws are checked after every step (decode steps decided at once count as one). `outcome`
+    afterwards: completed, stalled, engine fault or interrupted, with `report` saying why. Time is in nanoseconds, and
+    requests that arrive at the instant a step is scheduled are in time for it.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Turns decisions and commits into the rows of the trace."""
 
 from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
@@ -84,7 +85,6 @@ class Recorder:
             self._reject(sequence, reason)
         for sequence, _ in step.preempted:
             self._requests[sequence].preemptions += 1
-        self.progress += step.totals.sampling
         draft = _Draft(decision.changes, self._arrived, self._rejected, self._aborted)
         self._arrived = self._rejected = self._aborted = 0
         for forward in step.forwards:
@@ -123,6 +123,7 @@ class Recorder:
         for change in draft.changes:
             self._follow(change)
         further = span.further
+        self.progress += step.totals.sampling * span.steps - committed.wasted
         if further is None:
             row = self._row(step, 0, step.gauges.kv_used, committed, draft)
             self.steps.append(row, span.start, span.first_end, span.host, span.device, _widths(step))
@@ -198,6 +199,8 @@ class Recorder:
         sequence, times = request.sequence, request.token_times
         if request.joined is not None and sequence.clock in self._tick_ends:
             times += self._tick_ends[sequence.clock][request.joined:]
+        if request.finish is not None:  # what was sampled past the end is no output
+            times = times[:bisect_right(times, request.finish)]
         return RequestRow(
             sequence.id, request.arrival, request.first_scheduled, times[0] if times else None, request.finish,
             sequence.prompt_len, len(times), request.cached, request.recomputed, request.preemptions,

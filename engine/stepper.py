@@ -82,6 +82,8 @@ class Stepper:
         first = next((row for row in step.sampling() if row in self.live and row not in wasters), None)
         before = 0 if first is None else first.generated
         gauges: Gauges = self._returned("commit", self._ask("commit", step, sampled, stopped), (Gauges,))
+        if min(gauges.running, gauges.waiting, gauges.kv_used) < 0:
+            raise PolicyError(f"policy {type(self.policy).__name__}: commit() returned {gauges}, a count below 0")
         if first is not None and first.generated == before:
             name = type(self.policy).__name__
             raise PolicyError(f"policy {name}: commit() did not take the token of {first!r} (see Step.settle)")
@@ -116,11 +118,14 @@ class Stepper:
         batches = [forward.decode for forward in step.forwards if forward.decode is not None]
         if not batches:
             return 0
-        steps: int = self._ask("horizon", step)
+        steps: int = self._returned("horizon", self._ask("horizon", step), (int,))
         return min(steps, *(self.ends.nearest(batch) - 1 for batch in batches))
 
     def extend(self, step: Step, steps: int) -> list[int]:
-        used: list[int] = self._ask("extend", step, steps)
+        used: list[int] = self._returned("extend", self._ask("extend", step, steps), (list,))
+        if len(used) != steps:
+            name = type(self.policy).__name__
+            raise PolicyError(f"policy {name}: extend() returned {len(used)} numbers of KV units for {steps} steps")
         return used
 
     def carry_on(self, step: Step) -> Decision:

@@ -47,7 +47,7 @@ class Policy(ABC):
     Options: ClassVar[type[BaseModel]] = Options
     engine_defaults: ClassVar[Mapping[str, Any]] = {}
     engine_keys: ClassVar[frozenset[str]] = frozenset(EngineConfig.model_fields)
-    log_style: ClassVar[str] = "mistralrs"
+    log_style: ClassVar[str] = "plain"
     stall_after: int = 12
     exempt: frozenset[str] = frozenset()
     paged: ClassVar[bool] = True

@@ -178,7 +178,7 @@ class Continuous(Policy):
     def _prefill(self, plan: Plan) -> None:
         for sequence in list(self.prefilling):
             if plan.budget > 0 and self._room_for_chunk(plan, sequence):
-                chunk = Chunk.rest(sequence, limit=self._limit(plan))
+                chunk = Chunk.rest(sequence, limit=self._limit(plan), prefill=True)
                 plan.new_blocks[sequence] = self.blocks.grow(sequence, chunk.end)
                 plan.add(chunk)
         self._admit(plan)
@@ -264,7 +264,7 @@ class Continuous(Policy):
         end = cached + self._cut(sequence.num_tokens - cached, plan)
         plan.new_blocks[sequence] = list(self.blocks.start(sequence, end, hit))
         plan.admit(sequence)
-        plan.add(Chunk.rest(sequence, cached=cached, limit=self._limit(plan)))
+        plan.add(Chunk.rest(sequence, cached=cached, limit=self._limit(plan), prefill=True))
         if self.choice.prefix_cache:
             plan.prefix_queries += sequence.num_tokens
             plan.prefix_hits += cached

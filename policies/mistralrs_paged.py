@@ -50,6 +50,7 @@ class MistralrsPaged(Policy):
 
     Options = MistralrsPagedOptions
     engine_defaults: ClassVar[Mapping[str, Any]] = {"block_size": 32, "max_num_seqs": 32}
+    log_style: ClassVar[str] = "mistralrs"
     engine_keys: ClassVar[frozenset[str]] = frozenset(EngineConfig.model_fields) - {"max_num_batched_tokens"}
 
     def __init__(self, engine: EngineConfig, options: MistralrsPagedOptions) -> None:
@@ -156,7 +157,7 @@ class MistralrsPaged(Policy):
         if stray is not None:
             raise EngineFault(f"{stray.id} is scheduled, but holds no blocks (starvation bug)")
         for sequence in batch:
-            plan.add(Chunk.rest(sequence, cached=sequence.cached))
+            plan.add(Chunk.rest(sequence, cached=sequence.cached, prefill=True))
         padded = len(batch) * max(chunk.length for chunk in plan.chunks)
         return plan.step(self._gauges(), padded_tokens=padded)
 

@@ -31,12 +31,14 @@ class Chunk:
     accepted: int = 0
 
     @classmethod
-    def rest(cls, sequence: Sequence, *, cached: int = 0, limit: int | None = None) -> "Chunk":
-        """All that is left to compute of a sequence, cut to `limit` tokens. `cached`: the hit of an admission, which
-        is a prefill even where a single token is left."""
+    def rest(
+        cls, sequence: Sequence, *, cached: int = 0, limit: int | None = None, prefill: bool = False
+    ) -> "Chunk":
+        """All that is left to compute of a sequence, cut to `limit` tokens. `cached`: the hit of its admission.
+        `prefill`: it is being (re-)prefilled, even where a single token is left."""
         left = sequence.uncomputed
         length = left if limit is None else min(left, limit)
-        return cls(sequence, sequence.computed, length, cached, length == left, sequence.decoding and not cached)
+        return cls(sequence, sequence.computed, length, cached, length == left, sequence.decoding and not prefill)
 
     @property
     def end(self) -> int:

@@ -14,3 +14,9 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data folder at {folder}: set ARCSIM_DATA")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test runners may say how wide their own terminal is; what is printed must not depend on it."""
+    monkeypatch.delenv("COLUMNS", raising=False)

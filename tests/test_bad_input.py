@@ -271,3 +271,32 @@ def test_the_other_commands(
 def test_what_the_log_cannot_show(tmp_path: Path, option: tuple[str, str]) -> None:
     arcsim("simulate", "-c", written(tmp_path, SMALL), "-o", tmp_path / "out", "-q")
     assert refused(arcsim("show", tmp_path / "out", *option)).startswith(option[0].strip("-"))
+
+
+def test_a_policy_that_runs_who_has_ended_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished sequences keep their seats: only tokens nobody asked for are made, and two requests wait for ever."""
+    monkeypatch.setattr("arcsim.engine.loop.THRASHING", 200)
+    two = "free = 2 - len(self.running)\n        admitted, self.waiting = self.waiting[:free], self.waiting[free:]"
+    keeps = POLICY.replace("admitted, self.waiting = self.waiting, []", two)
+    written(tmp_path, keeps.replace("if sequence not in stopped", ""), "mine.py")
+    config = written(tmp_path, SMALL.replace("continuous", "mine.py:Mine"))
+    left = arcsim("simulate", "-c", config, "-o", tmp_path / "out")
+    assert left.code == 2 and "stalled: 200 steps in a row computed nothing new" in left.err
+
+
+def test_gauges_below_zero_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, POLICY.replace("Gauges(len(self.running), 0)", "Gauges(len(self.running), -5)"), "mine.py")
+    assert "a count below 0" in told(tmp_path, SMALL.replace("continuous", "mine.py:Mine"))
+
+
+def test_what_a_policy_prints_is_no_result(tmp_path: Path) -> None:
+    written(tmp_path, POLICY.replace("step.settle(sampled)", "step.settle(sampled); print('hello')"), "mine.py")
+    config = written(tmp_path, SMALL.replace("continuous", "mine.py:Mine"))
+    left = arcsim("simulate", "-c", config, "-o", tmp_path / "out", "--json")
+    assert left.code == 0 and "hello" not in left.out and "hello" in left.err
+
+
+def test_a_run_that_served_nobody_says_so_even_where_it_is_quiet(tmp_path: Path) -> None:
+    config = written(tmp_path, SMALL)
+    left = arcsim("simulate", "-c", config, "-o", tmp_path / "out", "-q", "--set", "engine.num_blocks=1")
+    assert left.code == 0 and "every request was rejected" in left.err

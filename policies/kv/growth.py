@@ -31,7 +31,10 @@ class Growth:
     def take(self, ahead: int = 0) -> list[Sequence]:
         """Members that need a block for the step `ahead` ticks from now; each must be given one, or leave."""
         due = self._due.pop(self._batch.ticks + ahead, None)
-        return [] if due is None else [sequence for sequence in due if self._full(sequence, ahead)]
+        if due is None:
+            return []
+        once = dict.fromkeys(due)  # who left and came back may have been noted twice
+        return [sequence for sequence in once if self._full(sequence, ahead)]
 
     def steps_within(self, free: int) -> int:
         """How many further steps after the current one `free` blocks suffice for (a lower bound)."""
