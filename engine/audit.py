@@ -43,12 +43,9 @@ class Audit:
 
     def arrive(self, sequence: Sequence, reason: str | None) -> None:
         self._states[sequence] = State.WAITING if reason is None else State.REJECTED
-        capacity = None if self._policy.ledger is None else self._policy.ledger.capacity
-        most = sequence.prompt_len + max(sequence.max_tokens, 1) - 1
-        fits = reason is not None or capacity is None or most <= capacity
-        self._law("door", fits, f"{sequence!r} was let in, {most} tokens can never fit {capacity}")
         if reason is None:
             self._live[sequence] = None
+            self._check_door(sequence)
 
     def abort(self, sequence: Sequence) -> None:
         self._states[sequence] = State.ABORTED
@@ -61,8 +58,8 @@ class Audit:
         self._time = now
         self._check_size(step)
         self._check_rows(step)
-        twice = [sequence for sequence, looks in Counter(step.examined).items() if looks > 1]
-        self._law("once", not twice, f"the pass looked more than once at {twice}")
+        if len(set(step.examined)) < len(step.examined):
+            self._law("once", False, f"the pass looked more than once at some of {list(step.examined)}")
         self._move(step)
 
     def commit(self, committed: Committed) -> None:
@@ -73,6 +70,12 @@ class Audit:
             self._law("output", sequence.generated == wanted, f"{sequence!r} finished, its output has {wanted} tokens")
         self._check_accounts()
         self._check_ledger()
+
+    def _check_door(self, sequence: Sequence) -> None:
+        capacity = None if self._policy.ledger is None else self._policy.ledger.capacity
+        most = sequence.prompt_len + max(sequence.max_tokens, 1) - 1
+        if capacity is not None and most > capacity:
+            self._law("door", False, f"{sequence!r} was let in, {most} tokens can never fit {capacity}")
 
     def _check_size(self, step: Step) -> None:
         engine, totals = self._policy.engine, step.totals
@@ -88,10 +91,9 @@ class Audit:
             if not 0 <= chunk.cached < sequence.num_tokens:
                 self._law("cached", False, f"{sequence!r} hit {chunk.cached} tokens")
             end = chunk.end + chunk.drafts
-            room = end if ledger is None else ledger.room(sequence)
-            if end > room:
-                self._law("kv", False, f"{sequence!r} computes to token {end}, it has room for {room}")
-            if chunk.decode and (chunk.length != 1 or (chunk.drafts and not self._policy.speculates)):
+            if ledger is not None and end > ledger.room(sequence):
+                self._law("kv", False, f"{sequence!r} computes to token {end}, it has room for {ledger.room(sequence)}")
+            if chunk.decode and (chunk.length > 1 or (chunk.drafts and not self._policy.speculates)):
                 row = f"{chunk.length} tokens and {chunk.drafts} drafts"
                 self._law("rows", False, f"{sequence!r} decodes {row} in a row")
 

@@ -215,7 +215,7 @@ class Continuous(Policy):
             blocked = self._blocked = self._admit_head(plan, plan.look(head))
             if blocked in PASSED_OVER and self._may_pass(head, blocked):
                 self._blocked = ""
-                passed.append(self.waiting.pop())
+                passed.append(self.waiting.take())
         if passed:
             self._blocked = self._blocked or ("memory" if all(map(self.ready, passed)) else "not ready")
             self.waiting.restore(passed)
@@ -335,6 +335,10 @@ class Continuous(Policy):
         else:
             self._leaves_queue(sequence)
         self.blocks.forget(sequence)
+
+    def idle(self) -> None:
+        if isinstance(self.pool, LatePool):
+            self.pool.settle()
 
     # Several steps at once
 

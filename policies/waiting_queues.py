@@ -9,7 +9,7 @@ from .sequence import Sequence
 
 
 class WaitingQueue(Protocol):
-    """Requests that are not running. A pass looks at `first`, and takes it out (`pop`) if it starts or is passed
+    """Requests that are not running. A pass looks at `first`, and takes it out (`take`) if it starts or is passed
     over; who was passed over is restored after the pass."""
 
     @property
@@ -24,7 +24,7 @@ class WaitingQueue(Protocol):
     def begin_pass(self, number: int) -> None:
         """Nothing is taken out between the passes."""
 
-    def pop(self) -> Sequence: ...
+    def take(self) -> Sequence: ...
 
     def restore(self, passed: Ids[Sequence]) -> None: ...
 
@@ -53,7 +53,7 @@ class Fcfs(deque[Sequence]):
     def begin_pass(self, number: int) -> None:
         pass
 
-    def pop(self) -> Sequence:  # type: ignore[override]
+    def take(self) -> Sequence:
         return self.popleft()
 
     def restore(self, passed: Ids[Sequence]) -> None:
@@ -79,8 +79,8 @@ class ByPriority(list[Sequence]):
     def begin_pass(self, number: int) -> None:
         pass
 
-    def pop(self) -> Sequence:  # type: ignore[override]
-        return super().pop(0)
+    def take(self) -> Sequence:
+        return self.pop(0)
 
     def restore(self, passed: Ids[Sequence]) -> None:
         for sequence in passed:
@@ -119,8 +119,8 @@ class ByPrefix(list[Sequence]):
         worth = {sequence: self._worth(sequence) for sequence in self}
         self.sort(key=lambda sequence: (-worth[sequence], sequence.order))
 
-    def pop(self) -> Sequence:  # type: ignore[override]
-        return super().pop(0)
+    def take(self) -> Sequence:
+        return self.pop(0)
 
     def restore(self, passed: Ids[Sequence]) -> None:
         self[:0] = passed

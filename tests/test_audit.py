@@ -35,7 +35,7 @@ class Loses(Continuous):
 
     def schedule(self, now: float) -> Step:
         if len(self.waiting) > 1:
-            self.waiting.pop()
+            self.waiting.remove(list(self.waiting)[-1])
         return super().schedule(now)
 
 

@@ -63,6 +63,11 @@ def build(data: st.DataObject, policy: type[Policy]) -> Policy:
         raise
 
 
+def may_stall(policy: Policy) -> bool:
+    """It lets in what can never fit, or reproduces the fault of preempting everybody while freed blocks arrive."""
+    return "door" in policy.exempt or not getattr(policy.options, "wait_for_freed", True)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def impatient() -> Iterator[None]:
     """A run that computes nothing new is called stalled after 300 steps."""
@@ -79,7 +84,7 @@ def test_passes_end(name: str, data: st.DataObject) -> None:
     policy.schedule = bounded(policy.schedule)  # type: ignore[assignment, method-assign]
     served = serve(policy, data.draw(workloads()))
     if served.outcome == "stalled":
-        assert "door" in policy.exempt, served.loop.report
+        assert may_stall(policy), served.loop.report
         unfinished = {id for id, row in served.requests.items() if row["status"] == "unfinished"}
         assert unfinished and all(served.requests[id]["reason"] for id in unfinished)
         assert "stalled" in served.loop.report

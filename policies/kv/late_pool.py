@@ -19,7 +19,14 @@ class LatePool(BlockPool):
 
     def tick(self) -> None:
         self._step += 1
-        while self._late and self._late[0][0] <= self._step:
+        self._land(self._step)
+
+    def settle(self) -> None:
+        """Nothing runs for a while: everything arrives."""
+        self._land(self._step + self._delay)
+
+    def _land(self, step: int) -> None:
+        while self._late and self._late[0][0] <= step:
             _, blocks = self._late.popleft()
             self.coming -= len(blocks)
             self.changes += 1
