@@ -1,6 +1,6 @@
 """Whose output is complete: the true output lengths, which no policy sees."""
 
-from collections.abc import Sequence as Ids
+from collections.abc import Iterable, Sequence as Ids
 from heapq import heappop, heappush
 
 from ..policies.base import DecodeBatch, Sequence, Step
@@ -27,6 +27,13 @@ class Ends:
         for _, sequence, _, joined in changes:
             if joined and sequence.clock is batch:
                 calendar.note(sequence, self._length[sequence] - sequence.generated)
+
+    def end(self, sequences: Iterable[Sequence]) -> None:
+        """The next token of these sequences is their last. Call before `stopped`."""
+        for sequence in sequences:
+            self._length[sequence] = sequence.generated + 1
+            if isinstance(sequence.clock, DecodeBatch):
+                self._calendars[sequence.clock].note(sequence, 1)
 
     def nearest(self, batch: DecodeBatch) -> int:
         """Steps until the first output of the batch may be complete (at least 1; never too late)."""
@@ -70,13 +77,13 @@ class _Calendar:
         return any(sequence.clock is self._batch for sequence, _ in self._at[tick])
 
     def due(self, count: int) -> list[Sequence]:
-        now, found = self._batch.ticks + count, []
+        now, found = self._batch.ticks + count, dict[Sequence, None]()
         while self._ticks and self._ticks[0] <= now:
             for sequence, length in self._at.pop(heappop(self._ticks)):
-                if sequence.clock is self._batch and sequence.generated + count >= length:
-                    found.append(sequence)
+                if sequence.clock is self._batch and sequence.generated + count >= length and sequence not in found:
+                    found[sequence] = None
                     self._add(now + 1, sequence, length)  # named again if an engine runs it on
-        return found
+        return list(found)
 
     def _add(self, tick: int, sequence: Sequence, length: int) -> None:
         if tick not in self._at:

@@ -1,7 +1,8 @@
 """The engine's loop on a SimPy clock: one process for arrivals, one that serves."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence as Ids
-from typing import Any
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import simpy
@@ -11,7 +12,8 @@ from ..policies.sample import EmulatedSample
 from ..workloads.arrival import Arrival
 from ..workloads.workload import Session
 from .audit import Audit
-from .backend import Backend
+from .backend import Backend, StepResult
+from .errors import BackendFailed
 from .feed import Feed
 from .recorder import Recorder
 from .span import Further, Span
@@ -31,14 +33,15 @@ Events = Generator[simpy.Event, Any, None]
 class Loop:
     """Serves one pass over a workload with one policy on one backend, and records it.
 
-    With `audit` the laws are checked after every step. `outcome` afterwards: completed, stalled, engine fault or
+    With `audit` the laws are checked after every step. `outputs`: as long as the workload says, or until the backend
+    says that they ended (at most max_tokens). `outcome` afterwards: completed, stalled, engine fault, failed or
     interrupted, with `report` saying why. Time is in nanoseconds, and requests that arrive at the instant a step is
     scheduled are in time for it.
     """
 
     def __init__(
         self, policy: Policy, session: Session, backend: Backend, *, audit: bool = False,
-        progress: Callable[[int, float], None] | None = None,
+        progress: Callable[[int, float], None] | None = None, outputs: Literal["forced", "sampled"] = "forced",
     ) -> None:
         self.recorder = Recorder(policy.ledger.usable if policy.ledger is not None else 0)
         self.outcome = "unfinished"
@@ -46,7 +49,8 @@ class Loop:
         self._env = simpy.Environment()
         self._arrivals = self._env.process(self._arrive())
         self._policy = policy
-        self._stepper = Stepper(policy)
+        self._stepper = Stepper(policy, backend.clock)
+        self._forced = outputs == "forced"
         self._session = session
         self._backend = backend
         self._audit = Audit(policy, self._stepper.ends) if audit else None
@@ -63,6 +67,8 @@ class Loop:
             self._env.run(until=self._env.process(self._serve()))
         except EngineFault as fault:
             self._stop("engine fault", str(fault))
+        except BackendFailed as failure:
+            self._stop("failed", str(failure))
         except KeyboardInterrupt:
             self._stop("interrupted", f"interrupted at {self.now:.3f} s of the run's clock")
 
@@ -110,7 +116,7 @@ class Loop:
             arrival.id, Tokens.of_pieces(arrival.prompt), arrival.max_tokens, arrival=to_seconds(time),
             priority=arrival.priority,
         )
-        reason = self._stepper.arrive(sequence, arrival.output)
+        reason = self._stepper.arrive(sequence, arrival.output if self._forced else arrival.max_tokens)
         self.recorder.arrive(sequence, time, reason)
         if self._audit is not None:
             self._audit.arrive(sequence, reason)
@@ -154,9 +160,9 @@ class Loop:
         self.recorder.decide(decision, start)
         if self._audit is not None:
             self._audit.decide(step, start)
-        span, sampled = self._run_step(step, start)
+        span, result = self._run_step(step, start)
         yield self._env.timeout(span.end - start)
-        committed = self._stepper.commit(step, sampled, span.steps)
+        committed = self._stepper.commit(step, result.sampled, span.steps, result.ended)
         self.recorder.commit(step, span, committed)
         if self._audit is not None:
             self._audit.commit(committed)
@@ -164,20 +170,25 @@ class Loop:
             self._end(sequence)
         yield from self._watch(step)
 
-    def _run_step(self, step: Step, start: int) -> tuple[Span, Mapping[Sequence, Ids[int]]]:
-        """Run a step, and as many further decode steps as are decided by it."""
+    def _run_step(self, step: Step, start: int) -> tuple[Span, StepResult]:
+        """Run a step, and as many further decode steps as are decided by it. The policy's own time comes first."""
+        deciding = self._stepper.take_seconds()
+        result = self._result(step)
+        end, host = start + to_ns(deciding + result.seconds), deciding + result.host_seconds
+        further = self._further(step, end, host)
+        if further is not None:
+            result = replace(result, sampled=EmulatedSample(step.sampling, 1 + len(further.ends)))
+        return Span(start, end, host, result.device_seconds, further), result
+
+    def _result(self, step: Step) -> StepResult:
         if step.empty:
-            return Span(start, start + to_ns(self._backend.empty_step), 0.0, 0.0), {}
+            return StepResult(self._backend.empty_step, {})
         self._backend.launch(step)
-        result = self._backend.collect()
-        end = start + to_ns(result.seconds)
-        further = self._further(step, end, result.host_seconds)
-        span = Span(start, end, result.host_seconds, result.device_seconds, further)
-        return span, EmulatedSample(step.sampling, span.steps) if further else result.sampled
+        return self._backend.collect()
 
     def _further(self, step: Step, end: int, host: float) -> Further | None:
         """Decode steps like the one that ends at `end` which start before the next request arrives."""
-        steps = self._stepper.horizon(step)
+        steps = 0 if step.empty else self._stepper.horizon(step)
         seconds = self._backend.series(step, steps) if steps >= WORTH else None
         if seconds is None:
             return None

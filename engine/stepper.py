@@ -1,6 +1,6 @@
 """One tick of the engine, without a clock: arrivals in, schedule, commit, idle."""
 
-from collections.abc import Iterator, Mapping, Sequence as Ids
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Ids
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,14 @@ class Stepper:
     """Calls the policy's verbs in the engine's order and keeps who is still to be served.
 
     Every exception of the policy becomes a `PolicyError` that names the verb and the place, but for `EngineFault`.
+    With a `clock` (seconds) the policy's work is timed.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, clock: Callable[[], float] | None = None) -> None:
         self.policy = policy
+        self._clock = clock
+        self._seconds = 0.0
+        self._ask: Callable[..., Any] = self._call if clock is None else self._timed_call
         self.ends = Ends()
         self.live: dict[Sequence, None] = {}
         self._known: set[Sequence] = set()
@@ -56,8 +60,12 @@ class Stepper:
             self.live.pop(sequence, None)
         return Decision(step, list(self._follow(step)))
 
-    def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], count: int = 1) -> Committed:
-        """Give the policy the tokens of a step, `count` for each sampling sequence."""
+    def commit(
+        self, step: Step, sampled: Mapping[Sequence, Ids[int]], count: int = 1, ended: Iterable[Sequence] = ()
+    ) -> Committed:
+        """Give the policy the tokens of a step, `count` for each sampling sequence. `ended`: whose token is its last,
+        whatever length was expected."""
+        self.ends.end(ended)
         stopped = self.ends.stopped(step, count)
         wasted = sum(count for sequence in stopped if sequence not in self.live)
         gauges: Gauges = self._ask("commit", step, sampled, stopped)
@@ -92,7 +100,20 @@ class Stepper:
                 self.ends.follow(forward.decode, changes)
                 yield from changes
 
-    def _ask(self, verb: str, *arguments: Any) -> Any:
+    def take_seconds(self) -> float:
+        """What the policy's work took since this was last asked (0 without a clock)."""
+        taken, self._seconds = self._seconds, 0.0
+        return taken
+
+    def _timed_call(self, verb: str, *arguments: Any) -> Any:
+        assert self._clock is not None
+        start = self._clock()
+        try:
+            return self._call(verb, *arguments)
+        finally:
+            self._seconds += self._clock() - start
+
+    def _call(self, verb: str, *arguments: Any) -> Any:
         try:
             return getattr(self.policy, verb)(*arguments)
         except EngineFault:

@@ -1,5 +1,7 @@
 """The simulated backend: a step takes what a latency model says, and nobody computes tokens."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,7 @@ class SimulatedBackend:
 
     def __init__(self, latency: LatencyModel, *, empty_step: float = 1e-3) -> None:
         self.empty_step = empty_step
+        self.clock: Callable[[], float] | None = None
         self._latency = latency
         self._result = StepResult(0.0, {})
 
