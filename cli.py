@@ -8,7 +8,6 @@ import typer
 
 if TYPE_CHECKING:
     from .experiment.results import Results
-    from .traces.run import Run
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -21,7 +20,7 @@ Sets = Annotated[
     list[str], typer.Option("--set", help="Override a key: engine.max_num_seqs=64, policy=./mine.py:Mine. Repeatable.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the verdict.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict, and why if it is not CONFIRMED.")]
 
 
 def _version(asked: bool) -> None:
@@ -54,7 +53,7 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Run an experiment in simulation: every variant in every cell, then the verdict."""
-    from .console import run_experiment
+    from .console_progress import run_experiment
     from .experiment.document import load
     from .experiment.plan import plan
 
@@ -62,13 +61,14 @@ def simulate(
     folder = out if out is not None else Path("runs") / planned.shape.name
     results = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
     _print_results(results, folder, quiet=quiet, json=json)
-    interrupted = any(run.outcome == "interrupted" for run in results.runs.values())
-    raise typer.Exit(130 if interrupted else results.exit_code)
+    raise typer.Exit(130 if results.interrupted else results.exit_code)
 
 
 def _print_results(results: "Results", folder: Path, *, quiet: bool, json: bool) -> None:
-    from .console import print_json, print_results, print_verdict
+    from .console import print_json
+    from .console_results import print_results, print_trouble, print_verdict
 
+    print_trouble(results)
     if json:
         print_json(results.as_dict() | {"folder": str(folder)})
     elif quiet:
@@ -86,9 +86,10 @@ def compare(
     """Compare two runs: identical decisions or the first step that differs, and what it comes to."""
     from .console import print_json
     from .console_compare import print_comparison
+    from .experiment.run_folders import load_run
     from .traces.compare import compare as compare_runs
 
-    comparison = compare_runs(_load(a), _load(b))
+    comparison = compare_runs(load_run(a), load_run(b))
     if json:
         print_json(comparison.to_dict())
     else:
@@ -109,10 +110,11 @@ def show(
 ) -> None:
     """Replay the engine's interval log lines from a trace, with the forward width beside them."""
     from .console import print_json, print_log
+    from .experiment.run_folders import load_run
     from .traces.interval import interval_lines, log_style
     from .traces.plain import plain
 
-    loaded = _load(run)
+    loaded = load_run(run)
     style = str(loaded.meta.get("log_style", "mistralrs"))
     every = log_style(style).interval if interval is None else interval
     lines = interval_lines(loaded, style, every, rate=rate, throughput=throughput)
@@ -159,7 +161,7 @@ def workloads(
         print_json(rows) if json else print_rows(rows)
         return
     found = statistics_of(source, sets, format)
-    print_json({name: plain(value) for name, value in found.items()}) if json else print_statistics(found)
+    print_json(plain(found)) if json else print_statistics(found)
 
 
 @app.command()
@@ -201,31 +203,23 @@ def fit(
         print_fit(fitted, out)
 
 
-def _load(folder: Path) -> "Run":
-    from .traces.run import Run
-    from .traces.run_files import is_run, runs_inside
-
-    inside = [] if is_run(folder) else runs_inside(folder)
-    return Run.load(inside[0] if len(inside) == 1 else folder)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and leave with its exit code; an error is one message unless `--debug` is given."""
     given = sys.argv[1:] if arguments is None else arguments
     rest = [argument for argument in given if argument != "--debug"]
     try:
-        sys.exit(app(rest, standalone_mode=False))
+        code = app(rest, prog_name="arcsim", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+    except SystemExit as error:  # typer leaves so, with 1, where the reader of a pipe has left
+        sys.exit(141 if isinstance(error.__context__, BrokenPipeError) else error.code)
     except Exception as error:
         if _shows_itself(error):
             sys.exit(error.exit_code)  # type: ignore[attr-defined]
         if "--debug" in given:
             raise
         _fail(_told(error), 2)
+    sys.exit(code)
 
 
 def _shows_itself(error: Exception) -> bool:

@@ -1,30 +1,43 @@
 """What there is: policies, workloads, experiments, models; and what a workload looks like."""
 
 import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from rich.table import Table
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from rich.markup import escape
 
-from .console import rows_table, stdout
-from .experiment.document import ENDINGS, bundled, load
+from .console import ENDLESS, print_hanging, print_lines, stdout
+from .experiment.document import ENDINGS, Document, bundled, load
+from .experiment.engine_section import EngineSection
 from .experiment.parts import build_workload_of
 from .experiment.plan import plan
 from .models.catalog import hardware_lines, model_lines
 from .policies.base import EngineConfig, Policy
 from .policies.find import known_policies
 from .traces.summary_text import number, percent
-from .workloads.build import build
 from .workloads.catalog import catalog
-from .workloads.config import load_config
 from .workloads.statistics import LengthStatistics, WorkloadStatistics, describe
 from .workloads.workload import Workload
 
-Rows = list[dict[str, Any]]
+Rows = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A workload's statistics, and what was noticed when it was read."""
+
+    statistics: WorkloadStatistics
+    notes: Sequence[str]
 
 
 def print_rows(rows: Rows) -> None:
-    stdout().print(rows_table(rows))
+    """A line each, the names of the columns first."""
+    print_lines(stdout(ENDLESS), [list(rows[0]), *(list(row.values()) for row in rows)])
 
 
 def policy_rows() -> Rows:
@@ -47,68 +60,79 @@ def model_rows() -> Rows:
 
 
 def policy_options(policy: type[Policy]) -> dict[str, Any]:
-    """The policy's own options, and the engine's limits with the policy's defaults."""
-    options = [
-        {"option": f"policy.{name}", "allowed": _allowed(field.annotation), "default": _yaml(field.default),
-         "meaning": field.description or ""}
-        for name, field in policy.Options.model_fields.items()
-    ]
+    """The policy's own options, and the engine's limits that it heeds with its defaults."""
+    options = [_option(f"policy.{name}", field, field.default) for name, field in policy.Options.model_fields.items()]
+    general = {name: field.default for name, field in EngineConfig.model_fields.items()}
+    defaults = general | {"num_blocks": "auto", "max_model_len": "the model's"} | dict(policy.engine_defaults)
     engine = [
-        {"option": f"engine.{name}", "allowed": _allowed(field.annotation),
-         "default": _yaml(policy.engine_defaults.get(name, field.default)), "meaning": ""}
-        for name, field in EngineConfig.model_fields.items() if name in policy.engine_keys
+        _option(f"engine.{name}", field, defaults[name])
+        for name, field in EngineSection.model_fields.items() if name in policy.engine_keys
     ]
-    return {"about": inspect.getdoc(policy) or "", "options": options, "engine": _with_auto(engine)}
+    return {"about": _about(policy), "options": options, "engine": engine}
 
 
-def _with_auto(engine: Rows) -> Rows:
-    for row in engine:
-        if row["option"] == "engine.num_blocks":
-            row |= {"allowed": "int or auto", "default": "auto", "meaning": "auto: what fits beside the model"}
-        if row["option"] == "engine.max_model_len" and row["default"] == "null":
-            row |= {"default": "the model's", "meaning": "longest prompt and output together"}
-    return engine
+def _option(name: str, field: FieldInfo, default: Any) -> dict[str, str]:
+    limits = "".join(f" {_limit(part)}" for part in field.metadata)
+    return {"option": name, "allowed": f"{_allowed(field.annotation)}{limits}", "default": _yaml(default),
+            "meaning": field.description or ""}
+
+
+def _limit(part: Any) -> str:
+    """`>= 0` of a constraint."""
+    signs = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+    return " and ".join(f"{sign} {getattr(part, name)}" for name, sign in signs.items() if hasattr(part, name))
 
 
 def print_options(name: str, options: dict[str, Any]) -> None:
     console = stdout()
-    console.print(f"[bold]{name}[/]: {options['about']}", highlight=False)
-    console.print(rows_table([*options["options"], *options["engine"]]))
+    console.print(f"[bold]{escape(name)}[/]", soft_wrap=True)
+    for paragraph in filter(None, options["about"].split("\n\n")):
+        print_hanging(console, "", " ".join(paragraph.split()))
+    console.print()
+    for option in (*options["options"], *options["engine"]):
+        print_hanging(console, option["option"], f": {option['allowed']} (default: {option['default']})", "bold")
+        print_hanging(console, "    ", option["meaning"])
 
 
-def statistics_of(source: str, sets: list[str], format: str) -> dict[str, WorkloadStatistics]:
+def statistics_of(source: str, sets: Sequence[str], format: str) -> dict[str, Described]:
     """Statistics of a trace file, or of the workload of each cell of an experiment. Raises `UserError`."""
-    if not source.endswith(ENDINGS) and Path(source).exists():
-        config = load_config({"kind": "trace", "path": source, "format": format})
-        return {source: describe(build(config, Path.cwd()))}
-    planned = plan(load(source), sets)
+    planned = plan(_of_trace(source, format) if _is_trace(source) else load(source), sets)
     found: dict[str, Workload] = {}
     for cell in planned.cells:
         found[cell.label or planned.shape.name] = build_workload_of(next(iter(cell.configs.values())))
-    return {label: describe(workload) for label, workload in found.items()}
+    return {label: Described(describe(workload), getattr(workload, "notes", ())) for label, workload in found.items()}
 
 
-def print_statistics(found: dict[str, WorkloadStatistics]) -> None:
+def _is_trace(source: str) -> bool:
+    return not source.endswith(ENDINGS) and Path(source).exists()
+
+
+def _of_trace(path: str, format: str) -> Document:
+    """As the experiment that a trace file would be the workload of; `--set` changes it."""
+    raw = {"workload": {"kind": "trace", "path": path, "format": format}, "policy": "any"}
+    return Document(Path(path).stem or "trace", path, Path.cwd(), raw, {})
+
+
+def print_statistics(found: Mapping[str, Described]) -> None:
     console = stdout()
-    for label, statistics in found.items():
-        console.print(f"[bold]{label}[/]")
-        console.print(_statistics(statistics))
+    for label, described in found.items():
+        console.print(f"[bold]{escape(label)}[/]", soft_wrap=True)
+        print_lines(console, _statistics(described.statistics))
+        for note in described.notes:
+            print_hanging(console, "note: ", note, "dim")
 
 
-def _statistics(statistics: WorkloadStatistics) -> Table:
-    table = rows_table([])
+def _statistics(statistics: WorkloadStatistics) -> list[tuple[str, str]]:
     reuse = statistics.reuse
-    for name, text in (
+    return [
         ("requests", f"{statistics.count:,}"),
         ("span", _or_none(statistics.span, "s")), ("mean rate", _or_none(statistics.mean_rate, "/s")),
         ("CV of the gaps between arrivals", _or_none(statistics.interarrival_cv, "")),
         ("prompt tokens", _lengths(statistics.prompt)), ("output tokens", _lengths(statistics.output)),
         ("tokens in all", f"{statistics.total_tokens:,}"),
-        ("prefix seen before, endless cache", f"{percent(reuse.tokens)} of the prompt tokens, {percent(reuse.pieces)} "
+        ("prefix seen before (endless cache)", f"{percent(reuse.tokens)} of the prompt tokens, {percent(reuse.pieces)} "
          f"of the hash blocks, {percent(reuse.blocks)} in whole blocks of {reuse.block_size}"),
-    ):
-        table.add_row(name, text)
-    return table
+    ]
 
 
 def _lengths(lengths: LengthStatistics) -> str:
@@ -122,7 +146,12 @@ def _or_none(value: float | None, unit: str) -> str:
 
 def _first_line(policy: type[Policy]) -> str:
     module = inspect.getmodule(policy)
-    return (inspect.getdoc(module) or inspect.getdoc(policy) or "").splitlines()[0]
+    return next(iter((inspect.getdoc(module) or _about(policy)).splitlines()), "")
+
+
+def _about(policy: type[Policy]) -> str:
+    """Its own docstring, not that of the class it is of."""
+    return inspect.cleandoc(policy.__doc__ or "")
 
 
 def _allowed(annotation: Any) -> str:
@@ -139,5 +168,7 @@ def _is_constraint(member: Any) -> bool:
 
 
 def _yaml(value: Any) -> str:
-    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, int) or \
-        isinstance(value, bool) else str(value)
+    """As it would stand in an experiment."""
+    if value is PydanticUndefined:
+        return "must be given"
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

@@ -1,7 +1,6 @@
 """A policy of one's own: whoever has the shortest prompt goes first, and nobody is ever preempted."""
 
-from collections.abc import Collection, Mapping
-from collections.abc import Sequence as Ids
+from collections.abc import Collection, Mapping, Sequence as Ids
 
 from arcsim.policies.base import Chunk, Forward, Gauges, Policy, Sequence, Step
 

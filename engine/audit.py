@@ -81,15 +81,17 @@ class Audit:
         for sequence, _ in step.preempted:
             ran = self._states[sequence] is State.RUNNING and self._policy.ledger is not None
             self._law("preemption", not ran or self._held[sequence] > 0, f"{sequence!r} held nothing to free")
-        for sequence in (*step.admitted, *step.resumed):
-            self._states[sequence] = State.RUNNING
-        for sequence, _ in step.preempted:
-            self._states[sequence] = State.WAITING
+        moves = Counter([*step.admitted, *step.resumed])
+        moves.subtract(sequence for sequence, _ in step.preempted)
+        for sequence, net in moves.items():  # both ways within a step: admitted and preempted, or the other way round
+            running = net + (self._states[sequence] is State.RUNNING)
+            self._law("accounts", running in (0, 1), f"{sequence!r} was admitted or preempted twice in a row")
+            self._states[sequence] = State.RUNNING if running > 0 else State.WAITING
         for sequence, _ in step.rejected:
             self._states[sequence] = State.REJECTED
 
     def _check_accounts(self) -> None:
-        waiting, running = Counter(self._policy.waiting), Counter(self._policy.running)
+        waiting, running = Counter(iter(self._policy.waiting)), Counter(iter(self._policy.running))
         for sequence, state in self._states.items():
             found = ("waiting",) * waiting.pop(sequence, 0) + ("running",) * running.pop(sequence, 0)
             right = found == (state.value,) if state in (State.WAITING, State.RUNNING) else "waiting" not in found

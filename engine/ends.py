@@ -77,12 +77,14 @@ class _Calendar:
         return any(sequence.clock is self._batch for sequence, _ in self._at[tick])
 
     def due(self, count: int) -> list[Sequence]:
-        now, found = self._batch.ticks + count, dict[Sequence, None]()
+        now = self._batch.ticks + count
+        found: dict[Sequence, int] = {}  # once, though who left and came back may be noted twice
         while self._ticks and self._ticks[0] <= now:
             for sequence, length in self._at.pop(heappop(self._ticks)):
-                if sequence.clock is self._batch and sequence.generated + count >= length and sequence not in found:
-                    found[sequence] = None
-                    self._add(now + 1, sequence, length)  # named again if an engine runs it on
+                if sequence.clock is self._batch and sequence.generated + count >= length:
+                    found[sequence] = length
+        for sequence, length in found.items():
+            self._add(now + 1, sequence, length)  # named again if an engine runs it on
         return list(found)
 
     def _add(self, tick: int, sequence: Sequence, length: int) -> None:

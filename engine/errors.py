@@ -12,7 +12,7 @@ class PolicyError(ValueError):
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"
         name = type(policy).__name__
-        return cls(f"policy {name} raised {type(error).__name__} in {verb}() at {place}: {error or 'no message'}")
+        return cls(f"policy {name} raised {type(error).__name__} in {verb}() at {place}: {str(error) or 'no message'}")
 
 
 class BackendFailed(RuntimeError):

@@ -210,7 +210,7 @@ class Loop:
         self._seen = self.recorder.progress
         if self._fruitless >= THRASHING:
             self._stall(f"{THRASHING} steps in a row computed nothing new")
-        elif self._empty_steps >= self._policy.stall_after:
+        elif self._empty_steps >= self._policy.stall_after and not self._inbox:
             if self._feed.next_ns is None:
                 self._stall(f"{self._empty_steps} empty steps in a row, and nothing more arrives")
             else:

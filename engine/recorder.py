@@ -81,7 +81,7 @@ class Recorder:
         if joined:
             request.joined = tick
         else:
-            request.token_times += self._tick_ends[batch][request.joined:tick]
+            request.token_times += self._tick_ends.setdefault(batch, array("q"))[request.joined:tick]
             request.joined = None
 
     def _run(self, request: _Request, chunk: Chunk, start: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as I
 from dataclasses import dataclass
 from typing import Any
 
-from ..policies.base import Chunk, EngineFault, Gauges, Policy, Sequence, Step
+from ..policies.base import Chunk, DecodeBatch, EngineFault, Gauges, Policy, Sequence, Step
 from .ends import Change, Ends
 from .errors import PolicyError
 
@@ -41,20 +41,21 @@ class Stepper:
         self.ends = Ends()
         self.live: dict[Sequence, None] = {}
         self._known: set[Sequence] = set()
+        self._batches: dict[DecodeBatch, None] = {}
 
     def arrive(self, sequence: Sequence, output: int) -> str | None:
         """Hand a request to the policy. Returns its reason if it rejects it."""
         sequence.order = len(self._known)
         self._known.add(sequence)
         self.ends.expect(sequence, output)
-        reason: str | None = self._ask("add", sequence)
+        reason: str | None = self._returned("add", self._ask("add", sequence), (str, type(None)))
         if reason is None:
             self.live[sequence] = None
         return reason
 
     def schedule(self, now: float) -> Decision:
         """Ask for the next step and check that it is possible. Raises `PolicyError` if it is not."""
-        step: Step = self._ask("schedule", now)
+        step: Step = self._returned("schedule", self._ask("schedule", now), (Step,))
         self._check(step)
         for sequence, _ in step.rejected:
             self.live.pop(sequence, None)
@@ -68,7 +69,12 @@ class Stepper:
         self.ends.end(ended)
         stopped = self.ends.stopped(step, count)
         wasted = sum(count for sequence in stopped if sequence not in self.live)
-        gauges: Gauges = self._ask("commit", step, sampled, stopped)
+        first = next((sequence for sequence in step.sampling() if sequence in self.live), None)
+        before = 0 if first is None else first.generated
+        gauges: Gauges = self._returned("commit", self._ask("commit", step, sampled, stopped), (Gauges,))
+        if first is not None and first.generated == before:
+            name = type(self.policy).__name__
+            raise PolicyError(f"policy {name}: commit() did not take the token of {first!r} (see Step.settle)")
         finished = [sequence for sequence in stopped if sequence in self.live]
         for sequence in finished:
             del self.live[sequence]
@@ -94,11 +100,14 @@ class Stepper:
         return used
 
     def _follow(self, step: Step) -> Iterator[Change]:
+        """Changes of every batch, in this step or not: who left one may run as a prefill before it runs again."""
         for forward in step.forwards:
             if forward.decode is not None:
-                changes = forward.decode.take_journal()
-                self.ends.follow(forward.decode, changes)
-                yield from changes
+                self._batches[forward.decode] = None
+        for batch in self._batches:
+            changes = batch.take_journal()
+            self.ends.follow(batch, changes)
+            yield from changes
 
     def take_seconds(self) -> float:
         """What the policy's work took since this was last asked (0 without a clock)."""
@@ -120,6 +129,13 @@ class Stepper:
             raise
         except Exception as error:
             raise PolicyError.raised(self.policy, verb, error) from error
+
+    def _returned(self, verb: str, value: Any, kinds: tuple[type, ...]) -> Any:
+        if not isinstance(value, kinds):
+            wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+            name = type(self.policy).__name__
+            raise PolicyError(f"policy {name}: {verb}() returned {value!r}, it must return {wanted}")
+        return value
 
     def _check(self, step: Step) -> None:
         for forward in step.forwards:

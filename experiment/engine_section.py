@@ -18,13 +18,17 @@ class EngineSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    block_size: Positive = 16
-    num_blocks: Positive | Literal["auto"] = "auto"
-    max_num_seqs: Positive | None = None
-    max_num_batched_tokens: Positive | None = None
-    max_model_len: Positive | None = None
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    empty_step: Annotated[float, Field(gt=0)] = 1e-3
+    block_size: Positive = Field(16, description="tokens in a block of KV")
+    num_blocks: Positive | Literal["auto"] = Field(
+        "auto", description="blocks in the engine's own count; auto: what fits beside the model"
+    )
+    max_num_seqs: Positive | None = Field(None, description="most sequences that run at once (null: no limit)")
+    max_num_batched_tokens: Positive | None = Field(None, description="most tokens in a step (null: no limit)")
+    max_model_len: Positive | None = Field(None, description="longest prompt and output together")
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.9, description="share of the memory that an engine may use (for num_blocks: auto)"
+    )
+    empty_step: Annotated[float, Field(gt=0)] = Field(1e-3, description="seconds that a step without a forward takes")
 
     def resolved(self, policy: type[Policy], max_model_len: int | None) -> dict[str, Any]:
         """`EngineConfig`'s keys: as given here, else the policy's default, else the model's or the general one. What

@@ -14,6 +14,7 @@ from ..traces.quantities import scalar
 from ..traces.run import Run
 from .errors import UserError
 from .fit_table import Total, read_totals
+from .run_folders import run_folders
 from .simulate import simulate
 
 COLUMNS = ("prefill_seqs", "forward_width", "padded_tokens", "context_tokens", "t_start", "t_end")
@@ -21,7 +22,7 @@ COLUMNS = ("prefill_seqs", "forward_width", "padded_tokens", "context_tokens", "
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A measured row and what the fitted model gives for it. Seconds; `rate` in tokens per second where measured so."""
+    """A measured row and what the fitted model gives for it, both in seconds for that many generated tokens."""
 
     label: str
     fitted: bool
@@ -59,10 +60,8 @@ class Fitted:
 
 
 def fit_sources(sources: Sequence[Path]) -> Fitted:
-    """Run folders, whose steps are fitted together, or one YAML file that describes a table of totals.
-
-    Raises `UserError`, `RunError`, `FitError`.
-    """
+    """Folders of runs or experiments, whose steps are fitted together, or one YAML file that describes a table of
+    totals. Raises `UserError`, `RunError`, `FitError`."""
     tables = [path for path in sources if path.is_file()]
     if not tables:
         return _of_runs(sources)
@@ -72,7 +71,7 @@ def fit_sources(sources: Sequence[Path]) -> Fitted:
 
 
 def _of_runs(folders: Sequence[Path]) -> Fitted:
-    runs = [Run.load(folder) for folder in folders]
+    runs = [Run.load(run) for folder in folders for run in run_folders(folder)]
     tables = [{name: run.column(name) for name in COLUMNS} for run in runs]
     return Fitted(fit_steps(tables), "steps of " + ", ".join(str(folder) for folder in folders))
 

@@ -1,19 +1,22 @@
 """A table of measured totals, and which cell and variant of an experiment each of its rows is."""
 
 import csv
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .document import load, parse
+from .document import Document, load, parse
 from .errors import UserError, shown
 from .faults import validated
 from .plan import Cell, Plan, plan
+from .yaml_text import read_yaml
 
 VARIANT = "variant"
+Row = Mapping[str, str]
 
 
 class MappedColumn(BaseModel):
@@ -73,26 +76,53 @@ def read_totals(path: Path) -> list[Total]:
     source = document.folder / table.table
     if not source.is_file():
         raise UserError(f"{document.where('table')}: no file {source}")
-    with source.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        _check_columns(table, reader.fieldnames or (), source)
-        return [_total(table, planned, row, f"{source}:{reader.line_num}") for row in reader]
+    rows = _rows(table, source)
+    _check_left_out(table, rows, document)
+    return [_total(table, planned, row, f"{source}:{line}") for line, row in rows.items()]
 
 
-def _check_columns(table: FitTable, found: Any, source: Path) -> None:
-    wanted = (*table.columns, *table.tokens_per_second, *table.seconds)
-    missing = [name for name in wanted if name not in found]
+def _rows(table: FitTable, source: Path) -> dict[int, Row]:
+    """The rows by their lines."""
+    try:
+        with source.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            _check_columns(table, reader.fieldnames or (), source)
+            rows: dict[int, Row] = dict((reader.line_num, row) for row in reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{source}: not a CSV text: {error}") from error
+    if not rows:
+        raise UserError(f"{source}: no rows")
+    for line, row in rows.items():
+        if None in row or None in row.values():
+            raise UserError(f"{source}:{line}: as many fields as the first line names columns were expected: cut off?")
+    return rows
+
+
+def _check_columns(table: FitTable, found: Sequence[str], source: Path) -> None:
+    left_out = (name for each in table.leave_out for name in each)
+    missing = [name for name in (*table.columns, *table.tokens_per_second, *table.seconds, *left_out)
+               if name not in found]
     if missing:
-        raise UserError(f"{source}:1: no column {', '.join(missing)}; there are {', '.join(found)}")
+        raise UserError(f"{source}:1: no column {', '.join(missing)}; there are {', '.join(found) or 'none'}")
 
 
-def _total(table: FitTable, planned: Plan, row: Mapping[str, str], where: str) -> Total:
+def _check_left_out(table: FitTable, rows: Mapping[int, Row], document: Document) -> None:
+    for place, each in enumerate(table.leave_out):
+        if not any(_matches(row, each) for row in rows.values()):
+            raise UserError(f"{document.where(f'leave_out.{place}')}: no row has {shown(each)}")
+
+
+def _matches(row: Row, wanted: Mapping[str, object]) -> bool:
+    return all(str(value) == row[name] for name, value in wanted.items())
+
+
+def _total(table: FitTable, planned: Plan, row: Row, where: str) -> Total:
     settings = {_key(meaning): _meant(meaning, row[name], where) for name, meaning in table.columns.items()}
     variant = str(settings.pop(VARIANT, planned.variants[0]))
     if variant not in planned.variants:
         raise UserError(f"{where}: no variant {variant!r}; there are {', '.join(planned.variants)}")
     measured = [_number(row[name], f"{where}: {name}") for name in (*table.tokens_per_second, *table.seconds)]
-    left_out = any(all(str(value) == row.get(name) for name, value in each.items()) for each in table.leave_out)
+    left_out = any(_matches(row, each) for each in table.leave_out)
     label = " ".join(row[name] for name in table.columns)
     cell = _cell(planned, settings, where)
     return Total(label, cell, variant, sum(measured) / len(measured), bool(table.tokens_per_second), not left_out)
@@ -104,7 +134,7 @@ def _key(meaning: str | MappedColumn) -> str:
 
 def _meant(meaning: str | MappedColumn, text: str, where: str) -> Any:
     if isinstance(meaning, str):
-        return int(text) if text.lstrip("-").isdigit() else text
+        return read_yaml(text, where).value
     if text not in meaning.values:
         raise UserError(f"{where}: {text!r} is none of {', '.join(meaning.values)}")
     return meaning.values[text]
@@ -123,6 +153,6 @@ def _number(text: str, where: str) -> float:
         value = float(text)
     except ValueError:
         raise UserError(f"{where}: found {text!r}, a number was expected") from None
-    if not value > 0:
+    if not (value > 0 and math.isfinite(value)):
         raise UserError(f"{where}: found {text}, a number above 0 was expected")
     return value

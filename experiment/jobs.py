@@ -3,15 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
+from functools import partial
 
 from ..traces.run import Run
-from .errors import UserError
 from .plan import Config, Plan
 from .simulate import Progress, simulate
+from .workers import spread
 
 Key = tuple[int, str]
 """Place of the cell in the plan, and the variant."""
@@ -58,8 +56,9 @@ def run_jobs(
 
 
 def _all(jobs: Sequence[Job], workers: int | None, audit: bool, progress: Progress | None) -> Made:
+    work = partial(_run, audit)
     if workers is not None and workers > 1:
-        yield from _spread(jobs, workers, audit)
+        yield from spread(work, jobs, workers)
         return
     started = time.monotonic()
     for place, job in enumerate(jobs):
@@ -69,21 +68,14 @@ def _all(jobs: Sequence[Job], workers: int | None, audit: bool, progress: Progre
             return
         rest = jobs[place + 1:]
         if workers is None and len(rest) > 1 and (time.monotonic() - started) / (place + 1) * len(rest) > LONG:
-            yield from _spread(rest, min(len(rest), os.cpu_count() or 1), audit)
+            yield from spread(work, rest, _cores())
             return
 
 
-def _spread(jobs: Sequence[Job], workers: int, audit: bool) -> Made:
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    try:
-        futures = {pool.submit(_run, job, audit): job for job in jobs}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    except BrokenProcessPool as error:
-        raise UserError("a worker process died (out of memory?); try --jobs 1") from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _run(job: Job, audit: bool) -> Run:
+def _run(audit: bool, job: Job) -> Run:
     return simulate(job.config, audit=audit, origin=job.origin)
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -63,23 +63,28 @@ class _Builder:
         workload = self.workload()
         self._notes += [*getattr(workload, "notes", ()), *policy.notes()]
         resolved = {
-            "model": self._raw.get("model"), "hardware": self._raw.get("hardware"), "workload": self._raw["workload"],
+            "model": self._raw.get("model"), "hardware": self._raw.get("hardware"),
+            "workload": self._workload_section(),
             "engine": limits.model_dump() | {"empty_step": engine.empty_step}, "latency": latency.describe(),
             "policy": {"name": self._raw["policy"]["name"]} | policy.resolved_options(),
         }
         return Parts(workload, policy, latency, engine.empty_step, resolved, tuple(self._notes))
 
     def workload(self) -> Workload:
+        section = self._workload_section()
+        config = validated(WorkloadConfig, section, self._config, "workload")
+        key = _file_key(section)
+        try:
+            return build_workload(config, self._folder(key))
+        except ValueError as error:
+            hint = f"; name another with --set {key}=..." if str(error).startswith("no file") else ""
+            raise UserError(f"{self._config.where(key)}: {error}{hint}") from error
+
+    def _workload_section(self) -> dict[str, Any]:
+        """With the experiment's seed where it has none of its own."""
         if "workload" not in self._raw:
             raise UserError(f"{self._config.where('workload')}: missing; say what requests there are")
-        section = self._raw["workload"]
-        if "seed" in self._raw and "seed" not in section:
-            section = {**section, "seed": self._raw["seed"]}
-        config = validated(WorkloadConfig, section, self._config, "workload")
-        try:
-            return build_workload(config, self._folder("workload"))
-        except ValueError as error:
-            raise UserError(f"{self._config.where('workload')}: {error}") from error
+        return {"seed": self._raw["seed"], **self._raw["workload"]} if "seed" in self._raw else self._raw["workload"]
 
     def _folder(self, key: str) -> Path:
         return self._config.origins.folder_of(key)
@@ -162,6 +167,11 @@ class _Builder:
             name = self._raw["policy"]["name"]
             reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise UserError(f"{self._config.where('policy')}: {name} cannot be built: {reason}") from error
+
+
+def _file_key(workload: dict[str, Any]) -> str:
+    """The key that names a file, where there is one: what goes wrong is in it most of the time."""
+    return next((f"workload.{key}" for key in ("path", "rows") if isinstance(workload.get(key), str)), "workload")
 
 
 def _existing(folder: Path, name: str) -> Path:

@@ -1,7 +1,6 @@
 """What an experiment came to: its runs, its verdict, and the folder they are written to."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,15 +12,11 @@ from ..traces.metrics import Summary, summarise
 from ..traces.plain import plain
 from ..traces.report import write_sweep_report
 from ..traces.run import Run
-from ..traces.run_files import META
-from .errors import UserError
 from .jobs import Key
 from .plan import Plan
 from .run_facts import RunFacts
+from .target import RECORD, REPORT, check_target
 from .verdict import Observation, Verdict, judge
-
-RECORD = "experiment.json"
-REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -52,6 +47,12 @@ class Results:
         ]
 
     @property
+    def interrupted(self) -> bool:
+        """Not everything that was planned was run to its end."""
+        planned = sum(len(cell.configs) for cell in self.plan.cells)
+        return len(self.runs) < planned or any(run.outcome == "interrupted" for run in self.runs.values())
+
+    @property
     def exit_code(self) -> int:
         """That of the verdict, which is INVALID where a run did not complete."""
         return self.verdict.exit_code
@@ -64,7 +65,10 @@ class Results:
             }
             for place, (cell, runs) in enumerate(zip(self.plan.cells, self.by_cell, strict=True))
         ]
-        answer: dict[str, Any] = plain({"experiment": self.plan.shape.name, **self.verdict.as_dict(), "cells": cells})
+        verdict = self.verdict.as_dict() | {"exit_code": self.exit_code}
+        answer: dict[str, Any] = plain(
+            {"experiment": self.plan.shape.name, **verdict, "notes": self.notes, "cells": cells}
+        )
         return answer
 
     def save(self, folder: Path) -> None:
@@ -96,24 +100,12 @@ class Results:
         return list(dict.fromkeys(note for run in self.runs.values() for note in run.meta["notes"]))
 
 
-def check_target(folder: Path) -> None:
-    """Before anything runs: the folder can be written, and holds nothing but what arcsim wrote.
-
-    Raises `UserError`, `OSError`.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file: name another folder with --out")
-    held = [] if not folder.exists() else sorted(path.name for path in folder.iterdir())
-    if held and RECORD not in held and META not in held:
-        named = ", ".join(held[:3])
-        raise UserError(f"{folder} holds other files ({named}): name another folder with --out")
-    above = next(parent for parent in folder.absolute().parents if parent.exists())
-    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-        raise UserError(f"cannot write {folder}: no permission in {above}; name another folder with --out")
-
-
 def _problems(runs: Mapping[str, Run]) -> dict[str, str]:
-    return {name: run.meta["report"] or run.outcome for name, run in runs.items() if run.outcome != "completed"}
+    """The first line of each report; the rest is in the record of the run."""
+    return {
+        name: (run.meta["report"] or run.outcome).splitlines()[0]
+        for name, run in runs.items() if run.outcome != "completed"
+    }
 
 
 def _write_run(run: Run, folder: Path) -> None:

@@ -12,6 +12,7 @@ from .. import __version__
 from ..engine.loop import Loop
 from ..sim.backend import SimulatedBackend
 from ..traces.run import Run
+from .errors import UserError
 from .parts import Parts, build_parts
 from .plan import Config
 
@@ -28,13 +29,23 @@ def simulate(config: Config, *, audit: bool = False, progress: Progress | None =
     `origin` says in the record which experiment, cell and variant it was. Raises `UserError`, `PolicyError`,
     `LawBroken`.
     """
+    try:
+        return _simulated(config, audit, progress, origin)
+    except SystemExit as error:
+        name = config.raw["policy"]["name"]
+        raise UserError(f"{config.where('policy')}: {name} called sys.exit({error.code!r})") from error
+
+
+def _simulated(config: Config, audit: bool, progress: Progress | None, origin: str) -> Run:
     parts = build_parts(config)
     backend = SimulatedBackend(parts.latency, empty_step=parts.empty_step)
     count = parts.workload.count
     told = None if progress is None else lambda ended, now: progress(ended, count, now)
     loop = Loop(parts.policy, parts.workload.start(), backend, audit=audit, progress=told)
     loop.run()
-    return loop.recorder.run(_record(parts, loop, origin))
+    run = loop.recorder.run(_record(parts, loop, origin))
+    run.meta["notes"] += _rejections(run)
+    return run
 
 
 def _record(parts: Parts, loop: Loop, origin: str) -> dict[str, Any]:
@@ -49,6 +60,16 @@ def _record(parts: Parts, loop: Loop, origin: str) -> dict[str, Any]:
 def _first(events: list[str]) -> list[str]:
     more = [f"and {len(events) - EVENTS} more such events"] if len(events) > EVENTS else []
     return events[:EVENTS] + more
+
+
+def _rejections(run: Run) -> list[str]:
+    """What can never be served is no secret: how many, and the first with its reason."""
+    statuses = run.requests.column("status").to_pylist()
+    count = statuses.count("rejected")
+    if not count:
+        return []
+    first = run.requests.slice(statuses.index("rejected"), 1).to_pylist()[0]
+    return [f"{count:,} of {len(statuses):,} requests rejected, the first {first['id']}: {first['reason']}"]
 
 
 def _versions() -> dict[str, str]:

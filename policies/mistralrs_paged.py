@@ -31,7 +31,7 @@ class MistralrsPagedOptions(Options):
         "by_computed",
         description="what a preempted sequence leaves in the prefix cache; by_len also what it never computed",
     )
-    waiting_timeout: int = Field(64, ge=0, description="failed passes after which the queue's head may preempt")
+    waiting_timeout: int = Field(64, ge=1, description="failed passes after which the queue's head may preempt")
     starvation_bug: bool = Field(False, description="after that preemption, admit the victim in the head's place")
     logged_tokens: Literal["by_len", "uncomputed"] = Field(
         "by_len", description="what the engine's log counts for a prompt: its whole length, or what was computed"
@@ -145,8 +145,9 @@ class MistralrsPaged(Policy):
     def _prompt_step(self, plan: Plan, prompts: list[Sequence]) -> Step:
         ragged = self.choice.prefill == "length_rule" and not any(sequence.cached for sequence in prompts)
         batch = prompts if ragged else self._shortest(plan, prompts)
-        if batch[0] not in self._prompting:
-            raise EngineFault(f"{batch[0].id} is scheduled to decode, but holds no blocks (starvation bug)")
+        stray = next((sequence for sequence in batch if not sequence.block_table), None)
+        if stray is not None:
+            raise EngineFault(f"{stray.id} is scheduled, but holds no blocks (starvation bug)")
         for sequence in batch:
             plan.add(Chunk.rest(sequence, cached=sequence.cached))
         padded = len(batch) * max(chunk.length for chunk in plan.chunks)
@@ -214,7 +215,8 @@ class MistralrsPaged(Policy):
         self.waiting.appendleft(sequence)
 
     def _publish(self, sequence: Sequence) -> None:
-        self.blocks.publish(sequence, sequence.num_tokens if self.choice.caching == "by_len" else sequence.computed)
+        tokens = sequence.num_tokens if self.choice.caching == "by_len" else sequence.computed
+        self.blocks.publish(sequence, min(tokens, len(sequence.block_table) * self.pool.block_size))
 
     def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], stopped: Collection[Sequence]) -> Gauges:
         step.settle(sampled)

@@ -1,12 +1,12 @@
 """The latency file that a fit leaves behind."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ..models.quantity import show
+from ..traces.atomic import write_file
 from .fit import AffineFit
 from .latency.config import RECORD
 
@@ -17,14 +17,10 @@ MOST_ROWS = 100
 def write_fit(fit: AffineFit, path: Path, source: str) -> None:
     """Write the fitted model as YAML, with what it was fitted on and how well it fits.
 
-    The file is `latency: path` of an experiment. Written under a temporary name and renamed; OSError passes through.
+    The file is `latency: path` of an experiment. Written whole or not at all; raises OSError
+    that names it where that cannot be done.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(fit_text(fit, source), encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_file(path, fit_text(fit, source))
 
 
 def fit_text(fit: AffineFit, source: str) -> str:

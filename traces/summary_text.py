@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from .metrics import Summary
 from .spread import Gauge, Spread
 
@@ -40,12 +42,12 @@ def latencies(summary: Summary) -> tuple[tuple[str, Spread], ...]:
 
 
 def number(value: float) -> str:
-    """About four digits; a dash where there is none."""
+    """About four digits, without an exponent; a dash where there is no number."""
     if not math.isfinite(value):
         return DASH
-    if abs(value) >= 1000:
+    if abs(value) >= 999.95:
         return f"{value:,.0f}"
-    return f"{value:.4g}"
+    return np.format_float_positional(value, precision=4, fractional=False, trim="-")
 
 
 def signed(value: float) -> str:

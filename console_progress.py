@@ -1,0 +1,54 @@
+"""An experiment as it runs: the bars that a person watches."""
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .console import stderr
+from .experiment.jobs import Job, jobs_of, run_jobs
+from .experiment.plan import Plan
+from .experiment.results import Results
+from .experiment.target import check_target
+
+
+def run_experiment(plan: Plan, folder: Path, *, workers: int | None, audit: bool, quiet: bool) -> Results:
+    """Run everything, with a progress bar where a person looks on, and save it.
+
+    Raises what the runs raise, `UserError` or `OSError`.
+    """
+    check_target(folder)
+    jobs = jobs_of(plan)
+    with _bars(quiet) as bars:
+        watch = _Watch(bars, len(jobs))
+        runs = run_jobs(jobs, workers=workers, audit=audit, progress=watch.requests, done=watch.done)
+    results = Results(plan, runs)
+    results.save(folder)
+    return results
+
+
+def _bars(quiet: bool) -> "AbstractContextManager[Progress | None]":
+    console = stderr()
+    if quiet or not console.is_terminal:
+        return nullcontext()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("{task.fields[clock]}"))
+    return Progress(*columns, console=console, transient=True)
+
+
+class _Watch:
+    """Moves the bars: runs done, and requests ended in the run that is being made."""
+
+    def __init__(self, bars: Progress | None, runs: int) -> None:
+        self._bars = bars
+        if bars is not None:
+            self._runs = bars.add_task("runs", total=runs, clock="")
+            self._requests = bars.add_task("requests", total=None, clock="")
+
+    def requests(self, ended: int, total: int, now: float) -> None:
+        if self._bars is not None:
+            self._bars.update(self._requests, completed=ended, total=total, clock=f"{now:,.1f} s simulated")
+
+    def done(self, job: Job) -> None:
+        if self._bars is not None:
+            self._bars.update(self._runs, advance=1, clock=job.origin)
