@@ -188,7 +188,9 @@ class Loop:
 
     def _further(self, step: Step, end: int, host: float) -> Further | None:
         """Decode steps like the one that ends at `end` which start before the next request arrives."""
-        steps = 0 if step.empty else self._stepper.horizon(step)
+        if step.empty or self._backend.clock is not None:  # what is measured is run one by one
+            return None
+        steps = self._stepper.horizon(step)
         seconds = self._backend.series(step, steps) if steps >= WORTH else None
         if seconds is None:
             return None

@@ -114,7 +114,8 @@ class Recording(MeasuredBackend):
 
         def noted(inputs: Inputs) -> Tensor:
             logits = plain(inputs)
-            for sequence, row in zip(inputs.sampling, logits, strict=True):
+            named = zip(inputs.sampling, logits, strict=True) if inputs.sampling else ()  # static inputs name nobody
+            for sequence, row in named:
                 self.logits.setdefault(sequence.id, []).append(row)
             return logits
 
@@ -164,8 +165,10 @@ def _chunks(step: Step) -> list[Any]:
 
 
 def policy(name: str, engine: EngineConfig, **options: Any) -> Policy:
+    """`engine` without what the policy does not heed."""
     found = find_policy(name)
-    return found(engine, found.Options(**options))
+    heeded = {key: value for key, value in engine.model_dump().items() if key in found.engine_keys}
+    return found(EngineConfig(**heeded), found.Options(**options))
 
 
 def serve(

@@ -28,8 +28,8 @@ NOT_THE_EXECUTORS = {("mistralrs_paged", "caching", "by_len")}
 LEGS = {"mistralrs_paged": ({"decode": "ragged"}, {"decode": "bucketed", "prefill": "length_rule"})}
 """Further options that change what a batch looks like."""
 
-SHAPES = ((1, 4), (7, 1), (7, 32), (None, 16))
-"""Tokens of a step, and of a block."""
+SHAPES = ((1, 4, 60), (7, 1, 60), (7, 32, 60), (None, 16, 60), (40, 4, 400))
+"""Tokens of a step, of a block and of the pool. A request has up to 39: only the last has room for all."""
 
 
 def _values(annotation: Any) -> tuple[Any, ...]:
@@ -50,20 +50,20 @@ def _variants() -> Iterator[tuple[str, dict[str, Any]]]:
                 yield name, caching | leg
 
 
-def _engine(budget: int | None, block_size: int) -> EngineConfig:
-    """Room for some 90 tokens, where the nine requests have 30 each."""
-    seats = 8 if budget is None else min(budget, 4)
-    return EngineConfig(block_size=block_size, num_blocks=88 // block_size + 2, max_num_seqs=seats,
+def _engine(budget: int | None, block_size: int, pool: int = 60) -> EngineConfig:
+    seats = min(budget or 8, 8)
+    return EngineConfig(block_size=block_size, num_blocks=pool // block_size + 2, max_num_seqs=seats,
                         max_num_batched_tokens=budget)
 
 
-@pytest.mark.parametrize(("budget", "block_size"), SHAPES)
+@pytest.mark.parametrize(("budget", "block_size", "pool"), SHAPES)
 @pytest.mark.parametrize(("name", "options"), list(_variants()), ids=str)
-def test_every_policy(name: str, options: dict[str, Any], budget: int | None, block_size: int) -> None:
+def test_every_policy(name: str, options: dict[str, Any], budget: int | None, block_size: int, pool: int) -> None:
     requests = mixed_requests()
-    ran = serve(tiny("qwen2"), requests, policy(name, _engine(budget, block_size), **options))
+    ran = serve(tiny("qwen2"), requests, policy(name, _engine(budget, block_size, pool), **options))
     assert ran.loop.outcome == "completed", ran.loop.report
     assert not differences("qwen2", ran, requests)
+    assert ran.preempted > 0 or budget == 1 or pool > 60
 
 
 @pytest.mark.parametrize("attention", ["reference", "cpp"])
