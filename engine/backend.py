@@ -1,6 +1,6 @@
 """The seam to what runs a step: a latency model, or a real model and a clock."""
 
-from collections.abc import Mapping, Sequence as Ids
+from collections.abc import Callable, Collection, Mapping, Sequence as Ids
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,21 +12,27 @@ from ..policies.base import Sequence, Step
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What running a step gave: seconds in all, tokens by sequence, and the seconds' parts where they are known."""
+    """What running a step gave: seconds in all, tokens by sequence, and the seconds' parts where they are known.
+
+    `ended`: sequences whose output ends with this step's token because the model says so.
+    """
 
     seconds: float
     sampled: Mapping[Sequence, Ids[int]]
     host_seconds: float = 0.0
     device_seconds: float = 0.0
+    ended: Collection[Sequence] = ()
 
 
 class Backend(Protocol):
     """Runs steps, one at a time and in order; one may be launched while the one ahead of it still runs.
 
-    `empty_step`: seconds that an empty step takes.
+    `empty_step`: seconds that an empty step takes. `clock`: seconds by which the policy's own work is timed and added
+    to its steps; None: a policy decides in no time.
     """
 
     empty_step: float
+    clock: Callable[[], float] | None
 
     def launch(self, step: Step) -> None:
         """Start a step. Block tables are read here, before anything else is scheduled."""

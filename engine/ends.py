@@ -1,6 +1,6 @@
 """Whose output is complete: the true output lengths, which no policy sees."""
 
-from collections.abc import Sequence as Ids
+from collections.abc import Iterable, Sequence as Ids
 from heapq import heappop, heappush
 
 from ..policies.base import DecodeBatch, Sequence, Step
@@ -25,6 +25,13 @@ class Ends:
         for _, sequence, _, joined, _ in changes:
             if joined and sequence.clock is batch:
                 calendar.note(sequence, self._length[sequence] - sequence.generated)
+
+    def end(self, sequences: Iterable[Sequence]) -> None:
+        """The next token of these sequences is their last. Call before `stopped`."""
+        for sequence in sequences:
+            self._length[sequence] = sequence.generated + 1
+            if isinstance(sequence.clock, DecodeBatch):
+                self._calendars[sequence.clock].note(sequence, 1)
 
     def nearest(self, batch: DecodeBatch) -> int:
         """Steps until the first output of the batch may be complete (at least 1; never too late)."""

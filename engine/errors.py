@@ -15,5 +15,9 @@ class PolicyError(ValueError):
         return cls(f"policy {name} raised {type(error).__name__} in {verb}() at {place}: {str(error) or 'no message'}")
 
 
+class BackendFailed(RuntimeError):
+    """What runs the steps cannot go on; the message says why and what to change."""
+
+
 class LawBroken(ValueError):
     """The audit found a law of the trace broken."""

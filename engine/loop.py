@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence as Ids
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import simpy
@@ -14,6 +14,7 @@ from ..workloads.arrival import Arrival
 from ..workloads.workload import Session
 from .audit import Audit
 from .backend import Backend, StepResult
+from .errors import BackendFailed
 from .feed import Feed
 from .recorder import Recorder
 from .span import Further, Span
@@ -35,11 +36,13 @@ Events = Generator[simpy.Event, Any, None]
 
 @dataclass(slots=True)
 class _Launched:
-    """A step that was scheduled at `start` (nanoseconds). `hidden`: another one was in flight then."""
+    """A step that was scheduled at `start` (nanoseconds). `hidden`: another one was in flight then. `deciding`: seconds
+    of the policy's own work, where they are measured."""
 
     step: Step
     start: int
     hidden: bool
+    deciding: float = 0.0
     result: StepResult | None = None
 
 
@@ -50,14 +53,15 @@ class Loop:
     and the next one as soon as that is done. The device takes a step when it has ended the one ahead of it and the
     step's own host seconds are over.
 
-    With `audit` the laws are checked after every step (decode steps decided at once count as one). `outcome`
-    afterwards: completed, stalled, engine fault or interrupted, with `report` saying why. Time is in nanoseconds, and
+    With `audit` the laws are checked after every step (decode steps decided at once count as one). `outputs`: as long
+    as the workload says, or until the backend says that they ended (at most max_tokens). `outcome` afterwards:
+    completed, stalled, engine fault, failed or interrupted, with `report` saying why. Time is in nanoseconds, and
     requests that arrive at the instant a step is scheduled are in time for it.
     """
 
     def __init__(
         self, policy: Policy, session: Session, backend: Backend, *, audit: bool = False,
-        progress: Callable[[int, float], None] | None = None,
+        progress: Callable[[int, float], None] | None = None, outputs: Literal["forced", "sampled"] = "forced",
     ) -> None:
         self.recorder = Recorder(policy.ledger.usable if policy.ledger is not None else 0)
         self.outcome = "unfinished"
@@ -65,7 +69,8 @@ class Loop:
         self._env = simpy.Environment()
         self._arrivals = self._env.process(self._arrive())
         self._policy = policy
-        self._stepper = Stepper(policy)
+        self._stepper = Stepper(policy, backend.clock)
+        self._forced = outputs == "forced"
         self._session = session
         self._backend = backend
         self._audit = Audit(policy, self._stepper.ends) if audit else None
@@ -86,6 +91,8 @@ class Loop:
             self._env.run(until=self._env.process(self._serve()))
         except EngineFault as fault:
             self._stop("engine fault", str(fault))
+        except BackendFailed as failure:
+            self._stop("failed", str(failure))
         except KeyboardInterrupt:
             self._stop("interrupted", f"interrupted at {self.now:.3f} s of the run's clock")
 
@@ -133,7 +140,7 @@ class Loop:
             arrival.id, Tokens.of_pieces(arrival.prompt), arrival.max_tokens, arrival=to_seconds(time),
             priority=arrival.priority,
         )
-        reason = self._stepper.arrive(sequence, arrival.output)
+        reason = self._stepper.arrive(sequence, arrival.output if self._forced else arrival.max_tokens)
         self.recorder.arrive(sequence, time, reason)
         if self._audit is not None:
             self._audit.arrive(sequence, reason)
@@ -196,7 +203,8 @@ class Loop:
             self._audit.decide(step, start)
         if not step.empty:
             self._backend.launch(step)
-        launched = _Launched(step, start, any(not other.step.empty for other in self._flying))
+        hidden = any(not other.step.empty for other in self._flying)
+        launched = _Launched(step, start, hidden, self._stepper.take_seconds())
         self._flying.append(launched)
         return launched
 
@@ -207,7 +215,8 @@ class Loop:
         span, sampled = self._span(launched, further)
         yield self._env.timeout(max(0, span.end - self.now_ns))
         self._device_free = span.end
-        committed = self._stepper.commit(step, sampled, span.steps)
+        ended = () if launched.result is None else launched.result.ended
+        committed = self._stepper.commit(step, sampled, span.steps, ended)
         self._settled = committed.gauges
         self.recorder.commit(step, span, committed)
         if self._audit is not None:
@@ -232,12 +241,14 @@ class Loop:
             empty = 0 if launched.hidden else to_ns(self._backend.empty_step)
             return max(launched.start, self._device_free) + empty
         if launched.result is None:
-            launched.result = self._backend.collect()
+            launched.result = _after(launched.deciding, self._backend.collect())
         waited = max(0, self._device_free - launched.start - to_ns(launched.result.host_seconds))
         return launched.start + waited + to_ns(launched.result.seconds)
 
     def _further(self, step: Step, end: int, host: float) -> Further | None:
         """Decode steps like the one that ends at `end` which start before the next request arrives."""
+        if step.empty or self._backend.clock is not None:  # what is measured is run one by one
+            return None
         steps = self._stepper.horizon(step)
         seconds = self._backend.series(step, steps) if steps >= WORTH else None
         if seconds is None:
@@ -315,3 +326,9 @@ class Loop:
     def _stop(self, outcome: str, report: str) -> None:
         self.outcome, self.report = outcome, report
 
+
+def _after(deciding: float, result: StepResult) -> StepResult:
+    """With the policy's own work ahead of the step."""
+    if not deciding:
+        return result
+    return replace(result, seconds=deciding + result.seconds, host_seconds=deciding + result.host_seconds)

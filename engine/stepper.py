@@ -1,6 +1,6 @@
 """One tick of the engine, without a clock: arrivals in, schedule, commit, idle."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence as Ids
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence as Ids
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,11 +36,14 @@ class Stepper:
 
     Steps are committed in the order in which they were scheduled; where the policy overlaps, the next one may be
     scheduled before. Every exception of the policy becomes a `PolicyError` that names the verb and the place, but for
-    `EngineFault`.
+    `EngineFault`. With a `clock` (seconds) the policy's work is timed.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, clock: Callable[[], float] | None = None) -> None:
         self.policy = policy
+        self._clock = clock
+        self._seconds = 0.0
+        self._ask: Callable[..., Any] = self._call if clock is None else self._timed_call
         self.ends = Ends()
         self.live: dict[Sequence, None] = {}
         self._known: set[Sequence] = set()
@@ -72,8 +75,12 @@ class Stepper:
             self._flights.launch(step)
         return Decision(step, changes)
 
-    def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], count: int = 1) -> Committed:
-        """Give the policy the tokens of the oldest step that is not committed, `count` for each sampling sequence."""
+    def commit(
+        self, step: Step, sampled: Mapping[Sequence, Ids[int]], count: int = 1, ended: Iterable[Sequence] = ()
+    ) -> Committed:
+        """Give the policy the tokens of the oldest step that is not committed, `count` for each sampling sequence.
+        `ended`: whose token is its last, whatever length was expected."""
+        self.ends.end(ended)
         stopped, lost = self._stopped(step, count)
         wasters = [*lost, *(sequence for sequence in stopped if sequence not in self.live)]
         surplus = self.ends.surplus(step)
@@ -144,7 +151,20 @@ class Stepper:
             self.ends.follow(batch, changes)
             yield from changes
 
-    def _ask(self, verb: str, *arguments: Any) -> Any:
+    def take_seconds(self) -> float:
+        """What the policy's work took since this was last asked (0 without a clock)."""
+        taken, self._seconds = self._seconds, 0.0
+        return taken
+
+    def _timed_call(self, verb: str, *arguments: Any) -> Any:
+        assert self._clock is not None
+        start = self._clock()
+        try:
+            return self._call(verb, *arguments)
+        finally:
+            self._seconds += self._clock() - start
+
+    def _call(self, verb: str, *arguments: Any) -> Any:
         try:
             return getattr(self.policy, verb)(*arguments)
         except EngineFault:

@@ -1,6 +1,7 @@
 """The simulated backend: a step takes what a latency model says, and nobody computes tokens."""
 
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ class SimulatedBackend:
 
     def __init__(self, latency: LatencyModel, *, empty_step: float = 1e-3) -> None:
         self.empty_step = empty_step
+        self.clock: Callable[[], float] | None = None
         self._latency = latency
         self._launched: deque[StepResult] = deque()
 

@@ -1,0 +1,1 @@
+"""The measured arm: a real model over a paged KV cache, and a clock."""

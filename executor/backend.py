@@ -1,0 +1,155 @@
+"""The measured backend: a real model runs every step, and a clock says how long it took."""
+
+from collections import deque
+from collections.abc import Callable, Sequence as Ids
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..engine.backend import StepResult
+from ..engine.errors import BackendFailed
+from ..policies.base import Sequence, Step
+from .attention.base import Needs
+from .attention.choose import choose
+from .cache import Pass, check_block_size
+from .clock import Stopwatch, stopwatch
+from .facts import machine_facts
+from .inputs import InputBuilder
+from .linears import prepack, refusal as unpackable
+from .memory import require
+from .model import PagedModel
+from .runner import Runner
+from .warm_up import warm_up
+
+Outputs = Literal["forced", "sampled"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A step that was launched: who gets which token, and the host's seconds so far."""
+
+    tokens: Ids[tuple[Ids[Sequence], Tensor]]
+    watch: Stopwatch
+    launching: float
+
+
+class MeasuredBackend:
+    """Runs steps on a model whose KV cache has blocks 0 to `blocks`: room for engines that count from 0 and from 1.
+
+    `outputs`: `forced` leaves the end of an output to the workload, `sampled` ends it at the model's own end token
+    (give the same to the loop). Tokens are greedy. `attention` is one of `attention.choose.NAMES`. `max_num_seqs` and
+    `max_model_len` bound what is captured into CUDA graphs. `packed_linears`: weights laid out once (CPU, 16-bit).
+    Raises `ExecutorError` for what cannot run.
+    """
+
+    def __init__(
+        self, model: PagedModel, *, blocks: int, block_size: int, attention: str = "auto", outputs: Outputs = "forced",
+        cuda_graphs: bool = True, packed_linears: bool = True, max_num_seqs: int | None = None,
+        max_model_len: int | None = None,
+    ) -> None:
+        check_block_size(block_size)
+        self.empty_step = 0.0
+        self.clock: Callable[[], float] | None = perf_counter
+        self.model = model
+        self.choice = choose(attention, _needs(model, block_size))
+        self.outputs = outputs
+        self._linears = _pack(model) if packed_linears else "plain"
+        self._blocks, self._block_size, self._rows = blocks, block_size, max_num_seqs or 256
+        current = Pass(self.choice.attention)
+        self._attach(current)
+        self.builder = InputBuilder(model.vocabulary, blocks + 1, block_size, model.device)
+        self.runner = Runner(model, current, block_size)
+        if cuda_graphs:
+            longest = min(max_model_len or model.max_model_len or 1 << 62, blocks * block_size)
+            self.runner.capture(self._rows, -(-longest // block_size), blocks + 1)
+        self._pending: deque[_Pending] = deque()
+
+    def _attach(self, current: Pass) -> None:
+        """The policy's blocks, and a spare one for the padding of CUDA graphs."""
+        blocks, model = self._blocks + 2, self.model
+        size = float(blocks * self._block_size * model.kv_bytes_per_token)
+        require(model.name, {f"a KV pool of {self._blocks:,} blocks of {self._block_size} tokens": size}, model.device,
+                "lower engine.num_blocks")
+        model.attach(current, blocks, self._block_size)
+
+    def warm_up(self) -> None:
+        """Run passes of several shapes before anything is measured. The cache must be unused."""
+        warm_up(self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows)
+
+    def launch(self, step: Step) -> None:
+        """Start a step. Raises `BackendFailed` where memory runs out, `PolicyError` for blocks that are not there."""
+        start, watch = perf_counter(), stopwatch(self.model.device)
+        try:
+            tokens = [self._run(forward, watch) for forward in step.forwards]
+        except (MemoryError, RuntimeError) as error:
+            raise _told(error, step) from error
+        self._pending.append(_Pending(tokens, watch, perf_counter() - start))
+
+    def _run(self, forward: Any, watch: Stopwatch) -> tuple[Ids[Sequence], Tensor]:
+        inputs = self.builder.build(forward)
+        watch.start()
+        tokens = self.runner.run(inputs)
+        watch.stop()
+        return inputs.sampling, tokens
+
+    def collect(self) -> StepResult:
+        """Wait for the step launched first of those not yet collected."""
+        start, pending = perf_counter(), self._pending.popleft()
+        sampled = {
+            sequence: [token] for sequences, tokens in pending.tokens
+            for sequence, token in zip(sequences, tokens.tolist(), strict=True)
+        }
+        device = pending.watch.seconds()
+        seconds = pending.launching + perf_counter() - start
+        ended = self._ended(sampled) if self.outputs == "sampled" else ()
+        return StepResult(seconds, sampled, max(seconds - device, 0.0), device, ended)
+
+    def _ended(self, sampled: dict[Sequence, list[int]]) -> list[Sequence]:
+        ends = self.model.vocabulary.ends
+        return [sequence for sequence, tokens in sampled.items() if tokens[-1] in ends]
+
+    def series(self, step: Step, steps: int) -> NDArray[np.float64] | None:
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """What ran, for the record of the run."""
+        model = self.model
+        return machine_facts(model.device) | {
+            "model": model.name, "seed": model.seed, "dtype": str(model.dtype).removeprefix("torch."),
+            "attention": self.choice.attention.describe, "attention_why": self.choice.why, "linears": self._linears,
+            "cuda_graphs": self.runner.graphs, "outputs": self.outputs, "blocks": self._blocks,
+            "block_size": self._block_size,
+        }
+
+
+def _needs(model: PagedModel, block_size: int) -> Needs:
+    cuda = model.device.type == "cuda"
+    return Needs(
+        model.device, model.dtype, block_size, frozenset((layer.key_dim, layer.value_dim) for layer in model.layers),
+        any(layer.spec.window is not None for layer in model.layers),
+        any(layer.spec.softcap is not None for layer in model.layers),
+        torch.cuda.get_device_capability(model.device) if cuda else None,
+    )
+
+
+def _pack(model: PagedModel) -> str:
+    reason = unpackable(model.device, model.dtype)
+    return f"{prepack(model.network)} packed once by oneDNN" if reason is None else f"plain: {reason}"
+
+
+def _told(error: Exception, step: Step) -> Exception:
+    """Out of memory becomes a message that says what to change; anything else stays what it is."""
+    text = str(error)
+    starved = isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in text
+    if not starved:
+        return error
+    totals = step.totals
+    return BackendFailed(
+        f"out of memory in a step of {totals.prefill_tokens} prefill and {totals.decode_seqs} decode tokens: lower "
+        f"engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs ({text.strip().splitlines()[0]})"
+    )
