@@ -11,6 +11,7 @@ import numpy as np
 
 from ..policies.base import Chunk, DecodeBatch, Sequence, Step
 from ..policies.decode_batch import Change
+from ..policies.totals import Totals
 from ..traces.request_table import RequestRow, request_table
 from ..traces.run import Run
 from ..traces.step_table import StepTable
@@ -23,6 +24,7 @@ class _Draft:
     """What is noted of a step when it is decided, until it is committed. `changes`: of its decode batches.
     `recomputed`, `reprefill`: tokens."""
 
+    totals: Totals
     changes: Ids[Change]
     arrived: int
     rejected: int
@@ -85,7 +87,7 @@ class Recorder:
             self._reject(sequence, reason)
         for sequence, _ in step.preempted:
             self._requests[sequence].preemptions += 1
-        draft = _Draft(decision.changes, self._arrived, self._rejected, self._aborted)
+        draft = _Draft(step.totals, decision.changes, self._arrived, self._rejected, self._aborted)
         self._arrived = self._rejected = self._aborted = 0
         for forward in step.forwards:
             for chunk in forward.chunks:
@@ -123,7 +125,7 @@ class Recorder:
         for change in draft.changes:
             self._follow(change)
         further = span.further
-        self.progress += step.totals.sampling * span.steps - committed.wasted
+        self.progress += draft.totals.sampling * span.steps - committed.wasted
         if further is None:
             row = self._row(step, 0, step.gauges.kv_used, committed, draft)
             self.steps.append(row, span.start, span.first_end, span.host, span.device, _widths(step))
@@ -142,17 +144,17 @@ class Recorder:
         starts = [span.first_end, *ends[-2:-1]] if further.starts is None else further.starts[:-1]
         middle = Committed(replace(step.gauges, kv_used=after[0]), (), 0)
         self.steps.append(self._row(step, 0, kv, middle, draft), span.start, span.first_end, host, span.device)
-        draft = _Draft((), 0, 0, 0)
+        draft = _Draft(draft.totals, (), 0, 0, 0)
         self.steps.append_series(
             self._row(step, 1, kv, middle, draft), first, ends[:-1], further.used[:-1], after[1:-1],
-            context_increment=step.totals.decode_seqs, host=host, device=further.device[:-1],
+            context_increment=draft.totals.decode_seqs, host=host, device=further.device[:-1],
         )
         row = self._row(step, len(ends), further.used[-1], committed, draft)
         self.steps.append(row, int(starts[-1]), int(ends[-1]), host, float(further.device[-1]))
 
     def _row(self, step: Step, place: int, kv: int, committed: Committed, draft: _Draft) -> tuple[int, ...]:
         """The counts of the step at `place` in its span; `kv`: units held after its scheduling."""
-        totals, gauges, end = step.totals, step.gauges, committed.gauges
+        totals, gauges, end = draft.totals, step.gauges, committed.gauges
         sampled = totals.sampling - committed.wasted
         return (
             gauges.running, gauges.waiting, totals.width, totals.prefill_seqs, totals.decode_seqs,

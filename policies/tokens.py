@@ -68,7 +68,7 @@ class Tokens:
 
     def key(self, start: int, stop: int) -> RunKey:
         """Name of the tokens at positions `start` to `stop`; equal names mean equal tokens."""
-        if start >= self._starts[-1] and start < stop <= self._length:  # within the last run, as most output is
+        if self._starts and self._starts[-1] <= start < stop <= self._length:  # within the last run, as most output is
             return self._firsts[-1] + start - self._starts[-1], stop - start
         return tuple(number for run in self.runs(start, stop) for number in run)
 

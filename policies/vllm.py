@@ -80,10 +80,17 @@ class Vllm(Policy):
             return f"prompt {sequence.prompt_len} leaves no room for output in max_model_len {self.longest}"
         if sequence.prompt_len < self.longest:
             sequence.max_tokens = int(min(sequence.max_tokens, self.longest - sequence.prompt_len))
-        reason = None if self.choice.strict_vllm else too_large(sequence, self.pool.usable, self.pool.block_size)
+        reason = None if self.choice.strict_vllm else self._unservable(sequence)
         if reason is None:
             self.waiting.push(sequence)
         return reason
+
+    def _unservable(self, sequence: Sequence) -> str | None:
+        # A preempted sequence comes back with its output, so the longest prompt is one token short of the end.
+        longest = sequence.prompt_len + max(sequence.max_tokens, 1) - 1
+        if not self.choice.enable_chunked_prefill and min(longest, self.threshold) > self.budget:
+            return f"up to {longest} tokens at once, max_num_batched_tokens is {self.budget} and prefill is not chunked"
+        return too_large(sequence, self.pool.usable, self.pool.block_size)
 
     def schedule(self, now: float) -> Step:
         self.refused = None
