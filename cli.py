@@ -59,7 +59,7 @@ def simulate(
 
     planned = plan(load(config), sets, variant)
     folder = out if out is not None else Path("runs") / planned.shape.name
-    results = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
+    results, folder = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
     _print_results(results, folder, quiet=quiet, json=json)
     raise typer.Exit(130 if results.interrupted else results.exit_code)
 
@@ -201,6 +201,27 @@ def fit(
         print_json(fitted.as_dict() | {"file": str(out)})
     else:
         print_fit(fitted, out)
+
+
+@app.command()
+def conform(
+    traces: Annotated[list[Path], typer.Argument(help="Golden traces (.json, .json.gz), or folders of them.")],
+    known_differences: Annotated[
+        Path | None, typer.Option("--known-differences", help="YAML: trace file -> {step, field, because}.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Replay golden traces of real engines and compare every field of every step. Exit codes: 0 identical, 1 different,
+    2 unreadable."""
+    from .conform.check import check, trace_files
+    from .conform.known import load_known
+    from .console import print_json
+    from .console_conform import as_dicts, exit_code, print_checked
+
+    known = {} if known_differences is None else load_known(known_differences)
+    checked = [check(path, known) for path in trace_files(traces)]
+    print_json(as_dicts(checked)) if json else print_checked(checked)
+    raise typer.Exit(exit_code(checked))
 
 
 def main(arguments: list[str] | None = None) -> None:

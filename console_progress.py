@@ -7,24 +7,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .console import stderr
 from .experiment.jobs import Job, jobs_of, run_jobs
+from .experiment.parts import check_parts
 from .experiment.plan import Plan
 from .experiment.results import Results
 from .experiment.target import check_target
 
 
-def run_experiment(plan: Plan, folder: Path, *, workers: int | None, audit: bool, quiet: bool) -> Results:
-    """Run everything, with a progress bar where a person looks on, and save it.
+def run_experiment(
+    plan: Plan, folder: Path, *, workers: int | None, audit: bool, quiet: bool
+) -> tuple[Results, Path]:
+    """Run everything, with a progress bar where a person looks on, and save it in the folder that is returned.
 
     Raises what the runs raise, `UserError` or `OSError`.
     """
     check_target(folder)
     jobs = jobs_of(plan)
+    for job in jobs:
+        check_parts(job.config)
     with _bars(quiet) as bars:
         watch = _Watch(bars, len(jobs))
         runs = run_jobs(jobs, workers=workers, audit=audit, progress=watch.requests, done=watch.done)
     results = Results(plan, runs)
-    results.save(folder)
-    return results
+    return results, results.save(folder)
 
 
 def _bars(quiet: bool) -> "AbstractContextManager[Progress | None]":

@@ -48,10 +48,13 @@ def print_results(results: Results, folder: Path) -> None:
 
 
 def print_trouble(results: Results) -> None:
-    """On stderr: why runs did not complete, whatever is printed of the results."""
-    for run in results.runs.values():
-        if run.meta["report"]:
-            stderr().print(f"{escape(run.meta['origin'])}: {escape(run.meta['report'])}", soft_wrap=True)
+    """On stderr, whatever is printed of the results: why runs did not complete, and where nothing was served."""
+    for key, run in results.runs.items():
+        requests = results.summaries[key].requests
+        nothing = "every request was rejected" if requests and set(requests) == {"rejected"} else ""
+        trouble = run.meta["report"] or nothing
+        if trouble:
+            stderr().print(f"{escape(run.meta['origin'])}: {escape(trouble)}", soft_wrap=True)
 
 
 def _grids(results: Results) -> Iterator[Grid]:

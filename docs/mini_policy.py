@@ -21,7 +21,8 @@ class ShortestFirst(Policy):
 
     def schedule(self, now: float) -> Step:
         self.waiting.sort(key=lambda sequence: sequence.prompt_len)
-        free = (self.engine.max_num_seqs or len(self.waiting)) - len(self.running)
+        seats = self.engine.max_num_seqs
+        free = len(self.waiting) if seats is None else seats - len(self.running)
         admitted, self.waiting = self.waiting[:free], self.waiting[free:]
         self.running += admitted
         chunks = [Chunk.rest(sequence) for sequence in self.running]

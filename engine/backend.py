@@ -25,7 +25,7 @@ class StepResult:
 
 
 class Backend(Protocol):
-    """Runs steps, one at a time and in order.
+    """Runs steps, one at a time and in order; one may be launched while the one ahead of it still runs.
 
     `empty_step`: seconds that an empty step takes. `clock`: seconds by which the policy's own work is timed and added
     to its steps; None: a policy decides in no time.
@@ -38,7 +38,8 @@ class Backend(Protocol):
         """Start a step. Block tables are read here, before anything else is scheduled."""
 
     def collect(self) -> StepResult:
-        """Wait for the step launched last."""
+        """Wait for the oldest step that was launched and not collected. Its seconds are its own: those it waited for
+        the step ahead of it are not among them."""
 
     def series(self, step: Step, steps: int) -> NDArray[np.float64] | None:
         """Seconds of each of `steps` decode steps like `step` that follow it; None: they must be run one by one."""

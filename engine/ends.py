@@ -4,9 +4,7 @@ from collections.abc import Iterable, Sequence as Ids
 from heapq import heappop, heappush
 
 from ..policies.base import DecodeBatch, Sequence, Step
-
-Change = tuple[DecodeBatch, Sequence, int, bool]
-"""Entry of a decode batch's journal: the batch, who, at which tick, joined (True) or left."""
+from ..policies.decode_batch import Change
 
 NEVER = 1 << 60
 
@@ -24,7 +22,7 @@ class Ends:
     def follow(self, batch: DecodeBatch, changes: Ids[Change]) -> None:
         """Note who joined a decode batch; call before its next step."""
         calendar = self._calendars.setdefault(batch, _Calendar(batch))
-        for _, sequence, _, joined in changes:
+        for _, sequence, _, joined, _ in changes:
             if joined and sequence.clock is batch:
                 calendar.note(sequence, self._length[sequence] - sequence.generated)
 
@@ -39,16 +37,32 @@ class Ends:
         """Steps until the first output of the batch may be complete (at least 1; never too late)."""
         return self._calendars[batch].nearest()
 
-    def stopped(self, step: Step, count: int) -> list[Sequence]:
-        """Who is complete (or was before) once `count` more tokens are there. Call before `commit`."""
-        found: list[Sequence] = []
+    def stopped(self, step: Step, count: int, strays: Ids[Sequence] = ()) -> list[Sequence]:
+        """Who is complete (or was before) once `count` more tokens are there. Call before `commit`.
+
+        `strays` left the step's decode batch after it was launched and still get their token of it.
+        """
+        found = [sequence for sequence in strays if self._ends(sequence, count)]
         for forward in step.forwards:
             if forward.decode is not None:
                 found += self._calendars[forward.decode].due(count)
             for chunk in forward.chunks:
-                if chunk.samples and chunk.sequence.generated + count >= self._length[chunk.sequence]:
-                    found.append(chunk.sequence)
+                if not chunk.samples or chunk.sequence.clock is forward.decode:
+                    continue
+                if self._ends(chunk.sequence, count + chunk.accepted):
+                    found.append(chunk.sequence)  # those that have joined the batch since are in its calendar
         return found
+
+    def surplus(self, step: Step) -> dict[Sequence, int]:
+        """Accepted drafts beyond the end of an output that was not complete before. Call before `commit`."""
+        rows = {sequence: sequence.generated + 1 + accepted for sequence, accepted in step.accepted.items()}
+        return {
+            sequence: tokens - self._length[sequence] for sequence, tokens in rows.items()
+            if sequence.generated < self._length[sequence] < tokens
+        }
+
+    def _ends(self, sequence: Sequence, count: int) -> bool:
+        return sequence.generated + count >= self._length[sequence]
 
     def complete(self, sequence: Sequence) -> bool:
         return sequence.generated >= self._length[sequence]

@@ -1,17 +1,36 @@
 """Turns decisions and commits into the rows of the trace."""
 
 from array import array
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence as Ids
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..policies.base import Chunk, DecodeBatch, Sequence, Step
+from ..policies.decode_batch import Change
+from ..policies.totals import Totals
 from ..traces.request_table import RequestRow, request_table
 from ..traces.run import Run
 from ..traces.step_table import StepTable
 from .span import Further, Span
 from .stepper import Committed, Decision
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What is noted of a step when it is decided, until it is committed. `changes`: of its decode batches.
+    `recomputed`, `reprefill`: tokens."""
+
+    totals: Totals
+    changes: Ids[Change]
+    arrived: int
+    rejected: int
+    aborted: int
+    recomputed: int = 0
+    reprefill: int = 0
 
 
 @dataclass(slots=True)
@@ -33,7 +52,7 @@ class _Request:
 
 
 class Recorder:
-    """Collects the trace of one run.
+    """Collects the trace of one run. Several steps may be decided before the first of them is committed.
 
     `events`: rare branches that the policy took, by step. `progress` grows with every token that is computed or
     sampled for the first time: it tells work from thrashing.
@@ -47,7 +66,7 @@ class Recorder:
         self._requests: dict[Sequence, _Request] = {}
         self._tick_ends: dict[DecodeBatch, array[int]] = {}
         self._arrived = self._rejected = self._aborted = 0
-        self._recomputed = self._reprefill = 0
+        self._drafts: deque[_Draft] = deque()
 
     def arrive(self, sequence: Sequence, arrival: int, reason: str | None) -> None:
         """A request came, and was rejected if there is a reason."""
@@ -63,20 +82,20 @@ class Recorder:
     def decide(self, decision: Decision, start: int) -> None:
         """A step was scheduled at `start`; call before it is committed."""
         step = decision.step
-        for batch, sequence, tick, joined in decision.changes:
-            self._follow(batch, sequence, tick, joined)
-        self.events += [f"step {len(self.steps)}: {event}" for event in step.events]
+        self.events += [f"step {len(self.steps) + len(self._drafts)}: {event}" for event in step.events]
         for sequence, reason in step.rejected:
             self._reject(sequence, reason)
         for sequence, _ in step.preempted:
             self._requests[sequence].preemptions += 1
-        self.progress += step.totals.sampling
-        self._recomputed = self._reprefill = 0
+        draft = _Draft(step.totals, decision.changes, self._arrived, self._rejected, self._aborted)
+        self._arrived = self._rejected = self._aborted = 0
         for forward in step.forwards:
             for chunk in forward.chunks:
-                self._run(self._requests[chunk.sequence], chunk, start)
+                self._run(self._requests[chunk.sequence], chunk, start, draft)
+        self._drafts.append(draft)
 
-    def _follow(self, batch: DecodeBatch, sequence: Sequence, tick: int, joined: bool) -> None:
+    def _follow(self, change: Change) -> None:
+        batch, sequence, tick, joined, _ = change
         request = self._requests[sequence]
         if joined:
             request.joined = tick
@@ -84,65 +103,71 @@ class Recorder:
             request.token_times += self._tick_ends.setdefault(batch, array("q"))[request.joined:tick]
             request.joined = None
 
-    def _run(self, request: _Request, chunk: Chunk, start: int) -> None:
+    def _run(self, request: _Request, chunk: Chunk, start: int, draft: _Draft) -> None:
         if request.first_scheduled is None:
             request.first_scheduled, request.cached = start, chunk.cached
         if not chunk.decode:
-            self._prefill(request, chunk.start, chunk.end)
+            self._prefill(request, chunk.start, chunk.end, draft)
 
-    def _prefill(self, request: _Request, start: int, end: int) -> None:
+    def _prefill(self, request: _Request, start: int, end: int, draft: _Draft) -> None:
         generated = request.sequence.generated
         peak = max(request.peak, request.sequence.prompt_len + generated - 1 if generated else 0)
         again = max(0, min(end, peak) - start)
         request.recomputed += again
-        self._recomputed += again
-        self._reprefill += max(0, min(end, peak + (generated > 0)) - start)
+        draft.recomputed += again
+        draft.reprefill += max(0, min(end, peak + (generated > 0)) - start)
         self.progress += max(0, end - max(start, peak))
         request.peak = max(peak, end)
 
     def commit(self, step: Step, span: Span, committed: Committed) -> None:
-        """The step was run and committed, and so were the further decode steps of its span."""
+        """The oldest step that was decided, but not committed, is; and so are the further decode steps of its span."""
+        draft = self._drafts.popleft()
+        for change in draft.changes:
+            self._follow(change)
         further = span.further
+        self.progress += draft.totals.sampling * span.steps - committed.wasted
         if further is None:
-            row = self._row(step, 0, step.gauges.kv_used, committed)
+            row = self._row(step, 0, step.gauges.kv_used, committed, draft)
             self.steps.append(row, span.start, span.first_end, span.host, span.device, _widths(step))
         else:
-            self._append_all(step, span, further, committed)
-        self._arrived = self._rejected = self._aborted = 0
-        self._stamp(step, span)
+            self._append_all(step, span, further, committed, draft)
+        self._stamp(step, span, committed)
         for sequence in committed.finished:
             request = self._requests[sequence]
             request.status, request.finish = "finished", span.end
 
-    def _append_all(self, step: Step, span: Span, further: Further, committed: Committed) -> None:
+    def _append_all(self, step: Step, span: Span, further: Further, committed: Committed, draft: _Draft) -> None:
         """The first step of a span, those like it, and the last, which differs in what its commit changed."""
-        middle, kv, host = Committed(step.gauges, (), 0), step.gauges.kv_used, span.host
-        ends = [span.first_end, *further.ends[-2:].tolist()]
-        self.steps.append(self._row(step, 0, kv, middle), span.start, span.first_end, host, span.device)
-        self._arrived = self._rejected = self._aborted = 0
+        kv, host, ends = step.gauges.kv_used, span.host, further.ends
+        after = [kv, *further.used] if further.after is None else further.after
+        first = span.first_end if further.starts is None else further.starts[:-2]
+        starts = [span.first_end, *ends[-2:-1]] if further.starts is None else further.starts[:-1]
+        middle = Committed(replace(step.gauges, kv_used=after[0]), (), 0)
+        self.steps.append(self._row(step, 0, kv, middle, draft), span.start, span.first_end, host, span.device)
+        draft = _Draft(draft.totals, (), 0, 0, 0)
         self.steps.append_series(
-            self._row(step, 1, kv, middle), span.first_end, further.ends[:-1], further.used[:-1],
-            context_increment=step.totals.decode_seqs, host=host, device=further.device[:-1],
+            self._row(step, 1, kv, middle, draft), first, ends[:-1], further.used[:-1], after[1:-1],
+            context_increment=draft.totals.decode_seqs, host=host, device=further.device[:-1],
         )
-        row = self._row(step, len(further.ends), further.used[-1], committed)
-        self.steps.append(row, ends[-2], ends[-1], host, float(further.device[-1]))
+        row = self._row(step, len(ends), further.used[-1], committed, draft)
+        self.steps.append(row, int(starts[-1]), int(ends[-1]), host, float(further.device[-1]))
 
-    def _row(self, step: Step, place: int, kv: int, committed: Committed) -> tuple[int, ...]:
+    def _row(self, step: Step, place: int, kv: int, committed: Committed, draft: _Draft) -> tuple[int, ...]:
         """The counts of the step at `place` in its span; `kv`: units held after its scheduling."""
-        totals, gauges, end = step.totals, step.gauges, committed.gauges
+        totals, gauges, end = draft.totals, step.gauges, committed.gauges
         sampled = totals.sampling - committed.wasted
         return (
             gauges.running, gauges.waiting, totals.width, totals.prefill_seqs, totals.decode_seqs,
-            totals.prefill_tokens, totals.padded_tokens, totals.decode_seqs, totals.cached,
-            self._recomputed, self._reprefill, totals.context + place * totals.decode_seqs,
-            sampled, committed.wasted, self._arrived, len(step.admitted), len(step.resumed),
+            totals.prefill_tokens, totals.padded_tokens, totals.decode_tokens, totals.cached,
+            draft.recomputed, draft.reprefill, totals.context + place * totals.decode_seqs,
+            sampled, committed.wasted, draft.arrived, len(step.admitted), len(step.resumed),
             step.prefix_queries, step.prefix_hits, len(step.preempted), len(committed.finished),
-            self._rejected, self._aborted, kv, self._kv_total, end.running, end.waiting,
-            kv if end is gauges else end.kv_used, sampled if end.logged_tokens is None else end.logged_tokens,
+            draft.rejected, draft.aborted, kv, self._kv_total, end.running, end.waiting,
+            end.kv_used, sampled if end.logged_tokens is None else end.logged_tokens,
             end.pending_tokens or 0,
         )
 
-    def _stamp(self, step: Step, span: Span) -> None:
+    def _stamp(self, step: Step, span: Span, committed: Committed) -> None:
         for forward in step.forwards:
             if forward.decode is not None:
                 ends = self._tick_ends.setdefault(forward.decode, array("q"))
@@ -150,8 +175,9 @@ class Recorder:
                 if span.further is not None:
                     ends.frombytes(span.further.ends.tobytes())
             for chunk in forward.chunks:
-                if chunk.samples:
-                    self._requests[chunk.sequence].token_times.append(span.end)
+                if chunk.samples and chunk.sequence not in committed.wasters:
+                    tokens = 1 + chunk.accepted - committed.surplus.get(chunk.sequence, 0)
+                    self._requests[chunk.sequence].token_times.extend([span.end] * tokens)
 
     def _reject(self, sequence: Sequence, reason: str) -> None:
         self._requests[sequence].status, self._requests[sequence].reason = "rejected", reason
@@ -163,9 +189,11 @@ class Recorder:
 
     def run(self, meta: dict[str, Any]) -> Run:
         """The trace so far. Once only."""
+        for change in (change for draft in self._drafts for change in draft.changes):
+            self._follow(change)
         for batch in self._tick_ends:
-            for owner, sequence, tick, joined in batch.take_journal():
-                self._follow(owner, sequence, tick, joined)
+            for change in batch.take_journal():
+                self._follow(change)
         rows = [self._request_row(request) for request in self._requests.values()]
         return Run(self.steps.build(), request_table(rows), meta)
 
@@ -173,6 +201,8 @@ class Recorder:
         sequence, times = request.sequence, request.token_times
         if request.joined is not None and sequence.clock in self._tick_ends:
             times += self._tick_ends[sequence.clock][request.joined:]
+        if request.finish is not None:  # what was sampled past the end is no output
+            times = times[:bisect_right(times, request.finish)]
         return RequestRow(
             sequence.id, request.arrival, request.first_scheduled, times[0] if times else None, request.finish,
             sequence.prompt_len, len(times), request.cached, request.recomputed, request.preemptions,

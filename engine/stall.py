@@ -10,7 +10,7 @@ SHOWN = 8
 def stall_report(policy: Policy, why: str) -> str:
     """Several lines: why the run ended, the ledger, and the sequences at the head of each queue."""
     lines = [f"stalled: {why}"]
-    if policy.ledger is not None:
+    if policy.ledger is not None and policy.paged:
         lines.append(f"  KV: {policy.ledger.free} of {policy.ledger.usable} blocks free")
     for name, queue in (("running", policy.running), ("waiting", policy.waiting)):
         lines.append(f"  {len(queue)} {name}" + (":" if queue else ""))
@@ -22,10 +22,13 @@ def stall_report(policy: Policy, why: str) -> str:
 
 def waits_for(policy: Policy, sequence: Sequence) -> str:
     """One sequence: what it holds and what it would need to go on."""
+    stands = f"{sequence.id}: {sequence.num_tokens} tokens, {sequence.computed} computed"
+    if not policy.paged:
+        return stands
     held = len(sequence.block_table)
     needed = -(-sequence.num_tokens // policy.engine.block_size) - held
     needs = f"needs {needed} more blocks" if needed > 0 else "needs no more blocks"
-    return f"{sequence.id}: {sequence.num_tokens} tokens, {sequence.computed} computed, holds {held} blocks, {needs}"
+    return f"{stands}, holds {held} blocks, {needs}"
 
 
 def _first(queue: Iterable[Sequence]) -> list[Sequence]:

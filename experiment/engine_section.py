@@ -1,9 +1,11 @@
 """The `engine:` section: the limits of the engine, and what only the loop and the pool's size need."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..models.hardware import Hardware
 from ..policies.base import EngineConfig, Policy
 
 Positive = Annotated[int, Field(gt=0)]
@@ -30,12 +32,16 @@ class EngineSection(BaseModel):
     )
     empty_step: Annotated[float, Field(gt=0)] = Field(1e-3, description="seconds that a step without a forward takes")
 
-    def resolved(self, policy: type[Policy], max_model_len: int | None) -> dict[str, Any]:
-        """`EngineConfig`'s keys: as given here, else the policy's default, else the model's or the general one. What
-        the policy does not heed keeps its general default."""
+    def resolved(
+        self, policy: type[Policy], options: Mapping[str, Any], max_model_len: int | None, hardware: Hardware | None
+    ) -> dict[str, Any]:
+        """`EngineConfig`'s keys: as given here, else the policy's default (with these options, on this hardware), else
+        the model's or the general one. What the policy does not heed keeps its general default."""
         defaults = {name: field.default for name, field in EngineConfig.model_fields.items()}
         given = {name: getattr(self, name) for name in self.model_fields_set if name in EngineConfig.model_fields}
-        own = {"num_blocks": "auto", "max_model_len": max_model_len} | dict(policy.engine_defaults) | given
+        known = {"num_blocks": "auto", "max_model_len": max_model_len} | given
+        device = ("", 0.0) if hardware is None else (hardware.name, hardware.memory)
+        own = known | dict(policy.defaults(known, options, *device)) | given
         return defaults | {name: value for name, value in own.items() if name in policy.engine_keys}
 
     def ignored(self, policy: type[Policy]) -> list[str]:

@@ -11,8 +11,10 @@ from ..models.shape import ModelShape, load_model
 from ..policies.base import EngineConfig, Policy
 from ..policies.find import PolicyNotFound, find_policy
 from ..sim.kv_capacity import auto_num_blocks
+from ..sim.latency.affine import Affine
 from ..sim.latency.config import LatencyConfig, LatencyError, build_latency, load_latency_file
 from ..sim.latency.model import LatencyModel
+from ..sim.latency.roofline import RooflineConfig
 from ..workloads.build import build as build_workload
 from ..workloads.config import WorkloadConfig
 from ..workloads.workload import Workload
@@ -40,6 +42,11 @@ def build_parts(config: Config) -> Parts:
     return _Builder(config).parts()
 
 
+def check_parts(config: Config) -> None:
+    """Raises what `build_parts` would for any section but the content of a workload's file."""
+    _Builder(config).check()
+
+
 def build_workload_of(config: Config) -> Workload:
     """The workload of a configuration alone. Raises `UserError`."""
     return _Builder(config).workload()
@@ -53,13 +60,22 @@ class _Builder:
         self._raw = config.raw
         self._notes: list[str] = []
 
-    def parts(self) -> Parts:
+    def check(self) -> None:
+        self._engine_parts()
+        validated(WorkloadConfig, self._workload_section(), self._config, "workload")
+
+    def _engine_parts(self) -> tuple[EngineSection, EngineConfig, LatencyModel, Policy]:
         model, hardware = self._model(), self._hardware()
         engine: EngineSection = validated(EngineSection, self._raw["engine"], self._config, "engine")
         policy_class = self._policy_class()
-        latency = self._latency(model, hardware)
-        limits = self._limits(engine, policy_class, model, hardware)
-        policy = self._policy(policy_class, limits)
+        self._check_paging(policy_class, model)
+        config = self._latency_config()
+        latency = self._latency(config, model, hardware)
+        limits = self._limits(engine, policy_class, model, hardware, config)
+        return engine, limits, latency, self._policy(policy_class, limits)
+
+    def parts(self) -> Parts:
+        engine, limits, latency, policy = self._engine_parts()
         workload = self.workload()
         self._notes += [*getattr(workload, "notes", ()), *policy.notes()]
         resolved = {
@@ -107,17 +123,23 @@ class _Builder:
         except ValueError as error:
             raise UserError(f"{self._config.where('hardware')}: {error}") from error
 
-    def _latency(self, model: ModelShape | None, hardware: Hardware | None) -> LatencyModel:
+    def _latency_config(self) -> Affine | RooflineConfig:
         section = self._raw.get("latency", {"kind": "roofline"})
-        where = self._config.where("latency")
+        if not isinstance(section, str):
+            config: Affine | RooflineConfig = validated(LatencyConfig, section, self._config, "latency")
+            return config
         try:
-            if isinstance(section, str):
-                config = load_latency_file(_existing(self._folder("latency"), section))
-            else:
-                config = validated(LatencyConfig, section, self._config, "latency")
-            return build_latency(config, model, hardware)
+            return load_latency_file(_existing(self._folder("latency"), section))
         except (LatencyError, FileNotFoundError) as error:
-            raise UserError(f"{where}: {error}") from error
+            raise UserError(f"{self._config.where('latency')}: {error}") from error
+
+    def _latency(
+        self, config: Affine | RooflineConfig, model: ModelShape | None, hardware: Hardware | None
+    ) -> LatencyModel:
+        try:
+            return build_latency(config, model, hardware)
+        except LatencyError as error:
+            raise UserError(f"{self._config.where('latency')}: {error}") from error
 
     def _policy_class(self) -> type[Policy]:
         try:
@@ -125,31 +147,40 @@ class _Builder:
         except PolicyNotFound as error:
             raise UserError(f"{self._config.where('policy')}: {error}") from error
 
+    def _check_paging(self, policy: type[Policy], model: ModelShape | None) -> None:
+        if policy.paged and model is not None and not model.supports_paged_attention:
+            name = self._raw["policy"]["name"]
+            raise UserError(
+                f"{self._config.where('policy')}: {name} pages its KV and model {model.name} cannot page "
+                "(supports_paged_attention: false): choose mistralrs_dense"
+            )
+
     def _limits(
-        self, engine: EngineSection, policy: type[Policy], model: ModelShape | None, hardware: Hardware | None
+        self, engine: EngineSection, policy: type[Policy], model: ModelShape | None, hardware: Hardware | None,
+        latency: Affine | RooflineConfig,
     ) -> EngineConfig:
         for key in engine.ignored(policy):
             self._notes.append(f"engine.{key} is not heeded by {self._raw['policy']['name']}")
         longest = None if model is None else model.max_model_len
-        values = engine.resolved(policy, longest)
+        values = engine.resolved(policy, self._raw["policy"], longest, hardware)
         if values["num_blocks"] == "auto":
-            values["num_blocks"] = self._fitting_blocks(engine, values, model, hardware)
+            values["num_blocks"] = self._fitting_blocks(engine, values, model, hardware, latency)
         return EngineConfig.model_validate(values)
 
     def _fitting_blocks(
-        self, engine: EngineSection, values: dict[str, Any], model: ModelShape | None, hardware: Hardware | None
+        self, engine: EngineSection, values: dict[str, Any], model: ModelShape | None, hardware: Hardware | None,
+        latency: Affine | RooflineConfig,
     ) -> int:
         where = self._config.where("engine.num_blocks")
         if model is None or hardware is None:
             missing = " and ".join(name for name, part in (("model", model), ("hardware", hardware)) if part is None)
             raise UserError(f"{where}: give a number of blocks; 'auto' needs {missing}")
-        latency = self._raw.get("latency")
-        options = latency if isinstance(latency, dict) else {}
+        devices = latency if isinstance(latency, RooflineConfig) else RooflineConfig(kind="roofline")
         try:
             budget = auto_num_blocks(
                 model, hardware, values["block_size"], utilisation=engine.gpu_memory_utilization,
-                batched_tokens=values["max_num_batched_tokens"] or 8192, kv_dtype=options.get("kv_dtype"),
-                weight_dtype=options.get("weight_dtype"), tensor_parallel=options.get("tensor_parallel", 1),
+                batched_tokens=values["max_num_batched_tokens"] or 8192, kv_dtype=devices.kv_dtype,
+                weight_dtype=devices.weight_dtype, tensor_parallel=devices.tensor_parallel,
             )
         except ValueError as error:
             raise UserError(f"{where}: {error}") from error
@@ -158,6 +189,11 @@ class _Builder:
 
     def _policy(self, policy: type[Policy], limits: EngineConfig) -> Policy:
         given = {key: value for key, value in self._raw["policy"].items() if key != "name"}
+        if "speculative" in given and "speculative" not in policy.Options.model_fields:
+            raise UserError(
+                f"{self._config.where('policy.speculative')}: {self._raw['policy']['name']} counts one token a decode "
+                "row, in its blocks and its budget; speculative decoding is of mistralrs_dense only"
+            )
         options = validated(policy.Options, given, self._config, "policy")
         try:
             return policy(limits, options)

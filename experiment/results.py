@@ -15,7 +15,7 @@ from ..traces.run import Run
 from .jobs import Key
 from .plan import Plan
 from .run_facts import RunFacts
-from .target import RECORD, REPORT, check_target
+from .target import RECORD, REPORT, check_target, is_taken
 from .verdict import Observation, Verdict, judge
 
 
@@ -67,14 +67,21 @@ class Results:
         ]
         verdict = self.verdict.as_dict() | {"exit_code": self.exit_code}
         answer: dict[str, Any] = plain(
-            {"experiment": self.plan.shape.name, **verdict, "notes": self.notes, "cells": cells}
+            {
+                "experiment": self.plan.shape.name, **verdict, "notes": self.notes,
+                "runs": [self.place(key).as_posix() for key in self.runs], "cells": cells,
+            }
         )
         return answer
 
-    def save(self, folder: Path) -> None:
-        """Write runs, record and report: the whole folder or nothing. Raises `UserError`, `OSError`."""
+    def save(self, folder: Path) -> Path:
+        """Write runs, record and report: the whole folder or nothing. Returns the folder: what was interrupted goes
+        beside a former result instead of replacing it. Raises `UserError`, `OSError`."""
+        if self.interrupted and is_taken(folder):
+            folder = folder.with_name(f"{folder.name}.interrupted")
         check_target(folder)
         write_folder(folder, self._fill)
+        return folder
 
     def _fill(self, folder: Path) -> None:
         for key, run in self.runs.items():

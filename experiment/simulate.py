@@ -2,7 +2,9 @@
 
 import platform
 import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -42,7 +44,8 @@ def _simulated(config: Config, audit: bool, progress: Progress | None, origin: s
     count = parts.workload.count
     told = None if progress is None else lambda ended, now: progress(ended, count, now)
     loop = Loop(parts.policy, parts.workload.start(), backend, audit=audit, progress=told)
-    loop.run()
+    with redirect_stdout(sys.stderr):  # what a policy prints is no result
+        loop.run()
     run = loop.recorder.run(_record(parts, loop, origin))
     run.meta["notes"] += _rejections(run)
     return run
@@ -52,7 +55,8 @@ def _record(parts: Parts, loop: Loop, origin: str) -> dict[str, Any]:
     return {
         "origin": origin, "arm": "simulated", "policy": parts.resolved["policy"]["name"], "outcome": loop.outcome,
         "report": loop.report, "log_style": parts.policy.log_style, "seed": parts.resolved["workload"].get("seed", 0),
-        "config": parts.resolved, "notes": [*parts.notes, *_first(loop.recorder.events)], "versions": _versions(),
+        "config": parts.resolved, "notes": [*parts.notes, *_first(loop.recorder.events)],
+        "events": loop.recorder.events, "versions": _versions(),
         "machine": _machine(), "git_revision": _git_revision(),
     }
 

@@ -1,5 +1,6 @@
 """The folder that the results of an experiment are written to."""
 
+import json
 import os
 from pathlib import Path
 from tempfile import mkdtemp
@@ -9,7 +10,6 @@ from .errors import UserError
 
 RECORD = "experiment.json"
 REPORT = "report.html"
-OWN = OWN_FILES | {RECORD, REPORT}
 ELSEWHERE = "name another folder with --out"
 
 
@@ -21,20 +21,46 @@ def check_target(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: {ELSEWHERE}")
     if folder.exists():
+        _refuse_in_use(folder)
         _refuse_foreign(folder)
     _try_to_write(folder)
 
 
+def is_taken(folder: Path) -> bool:
+    """It holds something already."""
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _refuse_in_use(folder: Path) -> None:
+    """The whole folder is replaced at the end, which these could not be."""
+    if os.path.ismount(folder):
+        raise UserError(f"{folder} is a mount point: name a folder inside it with --out")
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise UserError(f"{folder} holds the working folder: {ELSEWHERE}")
+
+
 def _refuse_foreign(folder: Path) -> None:
-    held = sorted(folder.iterdir())
-    if not held:
-        return
-    ours = any((folder / name).is_file() for name in (RECORD, META))
-    inside = sorted(folder.rglob("*")) if ours else held
-    foreign = [path for path in inside if not ours or (path.name not in OWN and not path.is_dir())]
+    places = _places(folder)
+    foreign = [path for path in sorted(folder.rglob("*")) if not path.is_dir() and not _is_ours(path, folder, places)]
     if foreign:
         named = ", ".join(str(path.relative_to(folder)) for path in foreign[:3])
         raise UserError(f"{folder} holds other files ({named}): {ELSEWHERE}")
+
+
+def _places(folder: Path) -> list[Path]:
+    """Where the folder's own runs lie in it, as its record says; none where it has no record."""
+    if not (folder / RECORD).is_file():
+        return [Path()] if (folder / META).is_file() else []
+    try:
+        return [Path(place) for place in json.loads((folder / RECORD).read_text(encoding="utf-8"))["runs"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _is_ours(path: Path, folder: Path, places: list[Path]) -> bool:
+    inside = path.relative_to(folder)
+    top = inside.parent == Path() and bool(places) and path.name in (RECORD, REPORT)
+    return top or (inside.parent in places and path.name in OWN_FILES)
 
 
 def _try_to_write(folder: Path) -> None:

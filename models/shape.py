@@ -19,6 +19,7 @@ class ModelShape:
 
     `dtype` is that of activations, embeddings, the output head and the KV cache; `weight_dtype` that of the other
     weights, narrower where the checkpoint is quantised. `norms`: parameters of all RMSNorms of hidden size.
+    `supports_paged_attention` is arcsim's own key of the config: false where the engine keeps the model's KV dense.
     A sliding window is not credited: the KV cache keeps every token and attention reads all of it.
     """
 
@@ -34,6 +35,7 @@ class ModelShape:
     norms: int
     attention: Attention
     feed_forward: FeedForward
+    supports_paged_attention: bool = True
 
     @property
     def dtype_bytes(self) -> float:
@@ -125,6 +127,7 @@ def read_shape(config: ConfigFile, name: str) -> ModelShape:
         max_model_len=config.positive("max_position_embeddings"),
         tied=config.flag("tie_word_embeddings", family.tied), norms=(layers * family.norms + 1) * hidden,
         attention=read_attention(config, family), feed_forward=read_feed_forward(config, family),
+        supports_paged_attention=config.flag("supports_paged_attention", True),
     )
 
 

@@ -35,15 +35,25 @@ class Policy(ABC):
     `engine_defaults`, its values for keys of `EngineConfig` that an experiment leaves out; `engine_keys`, those it
     heeds; `log_style`, whose interval log line is replayed from its traces; `stall_after`, how many
     consecutive empty steps mean that nothing will ever run; `exempt`, names of audit laws that the engine it
-    reproduces breaks.
+    reproduces breaks; `paged`, false where it needs no pages, so that models which cannot page run on it too.
+
+    `speculates`: its decode rows may carry drafts.
+
+    `overlap`: the engine schedules and launches a step before the output of the one ahead of it is there, so
+    `schedule` for step k+1 comes before `commit` of step k. `delivers_in_flight`: then, a sequence that is preempted
+    while its token is in flight still gets it.
     """
 
     Options: ClassVar[type[BaseModel]] = Options
     engine_defaults: ClassVar[Mapping[str, Any]] = {}
     engine_keys: ClassVar[frozenset[str]] = frozenset(EngineConfig.model_fields)
-    log_style: ClassVar[str] = "mistralrs"
+    log_style: ClassVar[str] = "plain"
     stall_after: int = 12
-    exempt: ClassVar[frozenset[str]] = frozenset()
+    exempt: frozenset[str] = frozenset()
+    paged: ClassVar[bool] = True
+    overlap: bool = False
+    speculates: bool = False
+    delivers_in_flight: ClassVar[bool] = True
 
     waiting: Collection[Sequence]
     running: Collection[Sequence]
@@ -52,6 +62,14 @@ class Policy(ABC):
     def __init__(self, engine: EngineConfig, options: BaseModel) -> None:
         self.engine = engine
         self.options = options
+
+    @classmethod
+    def defaults(cls, given: Mapping[str, Any], options: Mapping[str, Any], device: str, memory: float) -> (
+        Mapping[str, Any]
+    ):
+        """Its values for keys of `EngineConfig` that are not among the `given` ones: `engine_defaults`, but for
+        engines that choose them by the device (its name and memory in bytes; "" and 0 if there is none)."""
+        return cls.engine_defaults
 
     @abstractmethod
     def add(self, sequence: Sequence) -> str | None:

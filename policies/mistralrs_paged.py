@@ -50,6 +50,7 @@ class MistralrsPaged(Policy):
 
     Options = MistralrsPagedOptions
     engine_defaults: ClassVar[Mapping[str, Any]] = {"block_size": 32, "max_num_seqs": 32}
+    log_style: ClassVar[str] = "mistralrs"
     engine_keys: ClassVar[frozenset[str]] = frozenset(EngineConfig.model_fields) - {"max_num_batched_tokens"}
 
     def __init__(self, engine: EngineConfig, options: MistralrsPagedOptions) -> None:
@@ -59,6 +60,10 @@ class MistralrsPaged(Policy):
         self.choice = options
         self.admission = DecodeAdmission.decide(options.decode)
         self.stall_after = options.waiting_timeout + 6
+        if options.starvation_bug:
+            self.exempt |= {"once"}
+        if options.strict_mistralrs:
+            self.exempt |= {"door"}
         self.waiting: deque[Sequence] = deque()
         self.running: deque[Sequence] = deque()
         self.pool = self.ledger = BlockPool(engine.num_blocks - 1, engine.block_size, first_id=1)
@@ -92,6 +97,9 @@ class MistralrsPaged(Policy):
         scheduled: list[Sequence] = []
         while self.waiting and len(self.running) < self.seats:
             head = self.waiting[0]
+            if head in plan.examined and not self.choice.starvation_bug:
+                break  # let in by this very pass, and then preempted for one that waited too long
+            plan.look(head)
             if not self._allocate(plan, head):
                 if self._waits(head):
                     break
@@ -149,7 +157,7 @@ class MistralrsPaged(Policy):
         if stray is not None:
             raise EngineFault(f"{stray.id} is scheduled, but holds no blocks (starvation bug)")
         for sequence in batch:
-            plan.add(Chunk.rest(sequence, cached=sequence.cached))
+            plan.add(Chunk.rest(sequence, cached=sequence.cached, prefill=True))
         padded = len(batch) * max(chunk.length for chunk in plan.chunks)
         return plan.step(self._gauges(), padded_tokens=padded)
 

@@ -22,10 +22,16 @@ class Plan:
     prefix_queries: int = 0
     prefix_hits: int = 0
     events: list[str] = field(default_factory=list)
+    examined: list[Sequence] = field(default_factory=list)
 
     def add(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
         self.budget -= chunk.length
+
+    def look(self, sequence: Sequence) -> Sequence:
+        """A waiting request is looked at."""
+        self.examined.append(sequence)
+        return sequence
 
     def drop(self, sequence: Sequence) -> None:
         """A sequence that was already scheduled in this step is preempted after all."""
@@ -40,5 +46,5 @@ class Plan:
         forwards = (forward,) if forward.width else ()
         return Step(
             gauges, forwards, self.admitted, self.resumed, self.preempted, self.rejected, self.new_blocks,
-            self.prefix_queries, self.prefix_hits, self.events,
+            self.prefix_queries, self.prefix_hits, self.events, self.examined,
         )

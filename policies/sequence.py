@@ -24,12 +24,12 @@ class Sequence:
     All lengths are in tokens. A policy never learns the true output length, only `max_tokens`.
     `arrival` is in seconds. `priority`: smaller is more urgent.
     `computed` counts tokens whose KV the engine holds; preemption by recompute sets it to 0 or to the prefix hit.
-    `block_table` is the policy's; the backend reads it at launch.
+    `block_table` is the policy's; the backend reads it at launch. `ignore_eos`: the client asked for all `max_tokens`.
     """
 
     __slots__ = (
         "_clock", "_computed", "_generated", "_output_base", "_tokens", "arrival", "block_table", "cached", "id",
-        "max_tokens", "order", "preemptions", "priority", "prompt_len",
+        "ignore_eos", "max_tokens", "order", "preemptions", "priority", "prompt_len",
     )
 
     def __init__(
@@ -44,12 +44,19 @@ class Sequence:
         self.block_table: list[int] = []
         self.preemptions = 0
         self.cached = 0  # prefix hit of the latest admission
+        self.ignore_eos = False
         self._tokens = as_tokens(prompt)
         self.prompt_len = len(self._tokens)
         self._output_base = content_base(f"output of {id}") if output_base is None else output_base
         self._computed = 0
         self._generated = 0
         self._clock = STILL
+
+    def replace_prompt(self, prompt: Tokens) -> None:
+        """Serve another prompt in its place, as an engine does that answers an impossible request with a stub."""
+        self._tokens = Tokens()
+        self._tokens.extend(prompt.ids(0, len(prompt)))
+        self.prompt_len = len(prompt)
 
     @property
     def generated(self) -> int:

@@ -68,7 +68,32 @@ class Tokens:
 
     def key(self, start: int, stop: int) -> RunKey:
         """Name of the tokens at positions `start` to `stop`; equal names mean equal tokens."""
+        if self._starts and self._starts[-1] <= start < stop <= self._length:  # within the last run, as most output is
+            return self._firsts[-1] + start - self._starts[-1], stop - start
         return tuple(number for run in self.runs(start, stop) for number in run)
+
+    def at(self, position: int) -> int:
+        """The token id at a position."""
+        index = bisect_right(self._starts, position) - 1
+        return self._firsts[index] + position - self._starts[index]
+
+    def common(self, start: int, stop: int, other: "Tokens", other_start: int) -> int:
+        """How many tokens from `start` on, up to `stop`, are those of `other` from `other_start` on."""
+        if self is other and start == other_start:
+            return stop - start
+        starts, firsts, theirs, their_firsts = self._starts, self._firsts, other._starts, other._firsts
+        left = end = min(stop - start, len(other) - other_start)
+        i, j = bisect_right(starts, start) - 1, bisect_right(theirs, other_start) - 1
+        while left > 0:
+            into, their_into = start - starts[i], other_start - theirs[j]
+            if firsts[i] + into != their_firsts[j] + their_into:
+                break
+            ours = (starts[i + 1] - start) if i + 1 < len(starts) else left
+            their = (theirs[j + 1] - other_start) if j + 1 < len(theirs) else left
+            same = min(ours, their, left)
+            i, j = i + (same == ours), j + (same == their)
+            start, other_start, left = start + same, other_start + same, left - same
+        return end - left
 
     def ids(self, start: int, stop: int) -> list[int]:
         return [first + offset for first, length in self.runs(start, stop) for offset in range(length)]

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Totals:
     """Counts of rows and tokens. `context`: KV entries read, each row's own new tokens included.
-    `attended`: query-key pairs of the prefill rows under a causal mask. `sampling`: rows that yield a token."""
+    `attended`: query-key pairs of the prefill rows under a causal mask. `sampling`: tokens that the rows yield.
+    `drafts`: tokens that decode rows verify, beside their own."""
 
     forwards: int = 0
     prefill_seqs: int = 0
@@ -22,6 +23,7 @@ class Totals:
     context: int = 0
     attended: int = 0
     sampling: int = 0
+    drafts: int = 0
 
     @classmethod
     def of(cls, forwards: Iterable["Forward"]) -> "Totals":
@@ -33,6 +35,15 @@ class Totals:
     @property
     def width(self) -> int:
         return self.prefill_seqs + self.decode_seqs
+
+    @property
+    def decode_tokens(self) -> int:
+        return self.decode_seqs + self.drafts
+
+    def _verify(self, drafts: int, accepted: int) -> None:
+        self.drafts += drafts
+        self.context += drafts
+        self.sampling += accepted
 
     def _add(self, forward: "Forward") -> None:
         self.forwards += 1
@@ -47,6 +58,8 @@ class Totals:
             self.sampling += chunk.samples
             if chunk.decode:
                 self.decode_seqs += 1
+                if chunk.drafts:
+                    self._verify(chunk.drafts, chunk.accepted)
             else:
                 self.prefill_seqs += 1
                 self.prefill_tokens += chunk.length

@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("stable", derandomize=True, deadline=None)
+settings.load_profile("stable")
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +18,9 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data folder at {folder}: set ARCSIM_DATA")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test runners may say how wide their own terminal is; what is printed must not depend on it."""
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -105,7 +105,7 @@ def test_an_unknown_name_is_told_with_those_there_are(tmp_path: Path, what: str)
     (("--set", "engine.max_num_seqs=many"), '--set engine.max_num_seqs: found "many"; it must be a whole number'),
     (("--set", "engine.num_blocks=-1"), "--set engine.num_blocks: found -1; it must be greater than 0"),
     (("--set", "policy.victm=last"), "--set policy.victm: unknown key; did you mean victim?"),
-    (("--set", "policy=nope"), "--set policy: no policy 'nope'; known: continuous, mistralrs_paged"),
+    (("--set", "policy=nope"), "--set policy: no policy 'nope'; known: continuous, "),
     (("--variant", "c"), "--variant c: no such variant; variants: plain, first"),
 ])
 def test_a_wrong_option_is_named_as_it_was_given(tmp_path: Path, option: tuple[str, str], message: str) -> None:
@@ -250,7 +250,7 @@ def test_a_missing_trace_says_how_to_name_another(tmp_path: Path, monkeypatch: p
     (("compare", "file", "file"), "no run at file: a run is a folder, this is a file"),
     (("fit", "empty", "-o", "x.yaml"), "no run at empty: it has no run.json"),
     (("fit", "file", "-o", "x.yaml"), "file: found "),
-    (("policies", "none"), "no policy 'none'; known: continuous, mistralrs_paged, or your own as path/to/file.py:"),
+    (("policies", "none"), "no policy 'none'; known: continuous, "),
     (("workloads", "none.csv"), "none.csv: no such file, and no bundled experiment of that name"),
     (("workloads", "empty"), "is a folder without ServeGen files"),
     (("workloads", "file"), "file: workload.path: "),
@@ -271,3 +271,32 @@ def test_the_other_commands(
 def test_what_the_log_cannot_show(tmp_path: Path, option: tuple[str, str]) -> None:
     arcsim("simulate", "-c", written(tmp_path, SMALL), "-o", tmp_path / "out", "-q")
     assert refused(arcsim("show", tmp_path / "out", *option)).startswith(option[0].strip("-"))
+
+
+def test_a_policy_that_runs_who_has_ended_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished sequences keep their seats: only tokens nobody asked for are made, and two requests wait for ever."""
+    monkeypatch.setattr("arcsim.engine.loop.THRASHING", 200)
+    two = "free = 2 - len(self.running)\n        admitted, self.waiting = self.waiting[:free], self.waiting[free:]"
+    keeps = POLICY.replace("admitted, self.waiting = self.waiting, []", two)
+    written(tmp_path, keeps.replace("if sequence not in stopped", ""), "mine.py")
+    config = written(tmp_path, SMALL.replace("continuous", "mine.py:Mine"))
+    left = arcsim("simulate", "-c", config, "-o", tmp_path / "out")
+    assert left.code == 2 and "stalled: 200 steps in a row computed nothing new" in left.err
+
+
+def test_gauges_below_zero_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, POLICY.replace("Gauges(len(self.running), 0)", "Gauges(len(self.running), -5)"), "mine.py")
+    assert "a count below 0" in told(tmp_path, SMALL.replace("continuous", "mine.py:Mine"))
+
+
+def test_what_a_policy_prints_is_no_result(tmp_path: Path) -> None:
+    written(tmp_path, POLICY.replace("step.settle(sampled)", "step.settle(sampled); print('hello')"), "mine.py")
+    config = written(tmp_path, SMALL.replace("continuous", "mine.py:Mine"))
+    left = arcsim("simulate", "-c", config, "-o", tmp_path / "out", "--json")
+    assert left.code == 0 and "hello" not in left.out and "hello" in left.err
+
+
+def test_a_run_that_served_nobody_says_so_even_where_it_is_quiet(tmp_path: Path) -> None:
+    config = written(tmp_path, SMALL)
+    left = arcsim("simulate", "-c", config, "-o", tmp_path / "out", "-q", "--set", "engine.num_blocks=1")
+    assert left.code == 0 and "every request was rejected" in left.err

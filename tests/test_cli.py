@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from arcsim.policies.find import known_policies
 from arcsim.traces.run import Run
 
 from .command import POLICY, SMALL, TWO, arcsim, refused, written
@@ -13,7 +14,7 @@ from .command import POLICY, SMALL, TWO, arcsim, refused, written
 
 def test_without_a_command_there_is_help() -> None:
     left = arcsim()
-    for command in ("simulate", "compare", "show", "policies", "workloads", "configs", "models", "fit"):
+    for command in ("simulate", "compare", "show", "policies", "workloads", "configs", "models", "fit", "conform"):
         assert command in left.out + left.err
 
 
@@ -141,8 +142,8 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 
 def test_policies_are_listed_one_a_line() -> None:
     lines = arcsim("policies").out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["continuous", "mistralrs_paged"]
-    assert [row["policy"] for row in arcsim("policies", "--json").json] == ["continuous", "mistralrs_paged"]
+    assert [line.split()[0] for line in lines[1:]] == list(known_policies())
+    assert [row["policy"] for row in arcsim("policies", "--json").json] == list(known_policies())
 
 
 def test_the_options_of_a_policy_are_explained() -> None:

@@ -10,7 +10,10 @@ from arcsim.experiment.plan import plan
 
 from .command import arcsim
 
-NEEDS = {"azure_conv": ("workload.path", "data/traces/azure_llm_2023/AzureLLMInferenceTrace_conv.csv")}
+NEEDS = {
+    "azure_conv": ("workload.path", "data/traces/azure_llm_2023/AzureLLMInferenceTrace_conv.csv"),
+    "three_engines": ("workload.path", "data/traces/mooncake_fast25/conversation_trace.head5000.jsonl"),
+}
 """Bundled experiments that need a file which does not come with arcsim."""
 
 

@@ -6,7 +6,7 @@ from arcsim.engine.stepper import Stepper
 from arcsim.policies.base import EmulatedSample, Sequence
 from arcsim.workloads.arrival import Arrival
 
-from .serving import Served, arrive, continuous, request, sequence_of, serve, tick
+from .serving import Served, Spanning, arrive, continuous, request, sequence_of, serve, tick
 
 
 def times(served: Served, column: str = "first_token") -> dict[str, float]:
@@ -329,3 +329,13 @@ def test_an_abort_frees_the_way_for_who_waited_on_memory() -> None:
     assert [tick(stepper).gauges.waiting, tick(stepper).gauges.waiting] == [1, 1]
     stepper.abort(a)
     assert tick(stepper).admitted == [b]
+
+
+def test_who_leaves_and_comes_back_within_a_tick_is_given_one_block() -> None:
+    """A sequence preempted and admitted again one tick later is noted twice in the calendar of blocks. (Mutation tried:
+    given a block for each note, this run asks for more blocks than there are.)"""
+    lengths = ((12, 6), (2, 11), (4, 14), (5, 16))
+    requests = [request(f"r{place}", prompt, output) for place, (prompt, output) in enumerate(lengths)]
+    policy = continuous(seats=4, blocks=11, batching="prefill_first", prefix_cache=False)
+    served = serve(policy, requests, Spanning())
+    assert served.outcome == "completed" and all(row["status"] == "finished" for row in served.requests.values())

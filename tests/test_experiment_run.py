@@ -13,7 +13,7 @@ from arcsim.experiment.simulate import simulate
 from arcsim.sim.latency.affine import Affine
 from arcsim.traces.run import Run
 
-from .command import POLICY, SMALL, TWO, written
+from .command import POLICY, SMALL, TWO, arcsim, refused, written
 
 
 def planned(text: str, *sets: str, folder: Path = Path()) -> Plan:
@@ -142,3 +142,12 @@ def test_rare_events_are_noted_but_not_all_of_them(tmp_path: Path) -> None:
     text = SMALL.replace("continuous", "mine.py:Mine").replace("output: 5", "output: 30")
     notes = run_of(text, folder=tmp_path).meta["notes"]
     assert notes == [*(f"step {step}: rare" for step in range(20)), "and 10 more such events"]
+
+
+def test_what_is_wrong_in_the_last_variant_is_told_before_the_first_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[object] = []
+    monkeypatch.setattr("arcsim.experiment.jobs.simulate", lambda *given, **_: ran.append(given))
+    config = written(tmp_path, SMALL + "variants: {a: {}, b: {policy.victim: lastt}}\n")
+    assert "policy.victim" in refused(arcsim("simulate", "-c", config, "-o", tmp_path / "out")) and not ran

@@ -104,7 +104,7 @@ def test_what_counts_as_throughput_is_a_choice() -> None:
 
 def test_a_wrong_option_is_named() -> None:
     run = run_from_rows(WINDOWS)
-    with pytest.raises(ValueError, match="no log style 'vllm9'; there are mistralrs"):
+    with pytest.raises(ValueError, match="no log style 'vllm9'; there are plain, mistralrs"):
         log_style("vllm9")
     with pytest.raises(ValueError, match="interval: 0 seconds; it has to be above 0"):
         interval_lines(run, interval=0)

@@ -171,7 +171,7 @@ class Thrashing(Continuous):
             (sequence,) = self.running
             self._let_go(sequence)
             sequence.drop_kv()
-            self.waiting.appendleft(sequence)
+            self.waiting.put_back(sequence)
             return Step(self._gauges(), preempted=[(sequence, "a whim")])
         step = super().schedule(now)
         chunks = [Chunk(chunk.sequence, 0, 2, samples=False) for chunk in step.forwards[0].chunks]

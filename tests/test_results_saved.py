@@ -74,10 +74,10 @@ def test_other_peoples_files_are_not_replaced(tmp_path: Path, place: str) -> Non
     """Neither in a folder of theirs, nor beside the results of a former run."""
     written(tmp_path / "theirs", "mine", place)
     written(ran(tmp_path), "mine", place)
-    for folder, named in (("theirs", place.split("/")[0]), ("out", place)):
+    for folder in ("theirs", "out"):
         before = hashes(tmp_path / folder)
         message = refused(arcsim("simulate", "-c", tmp_path / "small.yaml", "-o", tmp_path / folder))
-        assert message == f"{tmp_path / folder} holds other files ({named}): name another folder with --out"
+        assert message == f"{tmp_path / folder} holds other files ({place}): name another folder with --out"
         assert hashes(tmp_path / folder) == before
 
 
@@ -128,3 +128,38 @@ def test_what_was_measured_is_in_the_record(tmp_path: Path) -> None:
     assert record["verdict"] == "CONFIRMED" and finding["outcome"] == "holds"
     makespans = [record["cells"][0]["variants"][name]["makespan"] for name in ("plain", "first")]
     assert finding["values"] == pytest.approx(makespans)
+
+
+def test_files_of_a_user_are_refused_wherever_they_lie(tmp_path: Path) -> None:
+    """Also where they are called as arcsim's own are; and another experiment is not a part of this one."""
+    out = tmp_path / "out"
+    assert arcsim("simulate", "-c", written(tmp_path, TWO), "-o", out).code == 0
+    (out / "mine").mkdir()
+    (out / "mine" / "report.html").write_text("x")
+    assert "mine" in refused(arcsim("simulate", "-c", tmp_path / "small.yaml", "-o", out))
+    (out / "mine" / "report.html").unlink()
+    (out / "mine").rmdir()
+    assert arcsim("simulate", "-c", tmp_path / "small.yaml", "-o", out / "nested").code == 0
+    assert "nested" in refused(arcsim("simulate", "-c", tmp_path / "small.yaml", "-o", out))
+    assert (out / "nested" / "report.html").is_file()
+
+
+def test_the_working_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, SMALL)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert "holds the working folder" in refused(arcsim("simulate", "-c", tmp_path / "small.yaml", "-o", "."))
+
+
+def test_what_was_interrupted_lies_beside_the_former_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    assert arcsim("simulate", "-c", written(tmp_path, SMALL), "-o", out).code == 0
+    before = (out / "steps.parquet").read_bytes()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("arcsim.sim.backend.SimulatedBackend.launch", interrupt)
+    assert arcsim("simulate", "-c", tmp_path / "small.yaml", "-o", out).code == 130
+    assert (out / "steps.parquet").read_bytes() == before
+    assert Run.load(tmp_path / "out.interrupted").outcome == "interrupted"

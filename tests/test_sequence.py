@@ -74,7 +74,7 @@ def test_the_journal_says_who_came_and_went_at_which_tick() -> None:
     batch.advance(EmulatedSample(lambda: iter(batch), 2))
     batch.join(b)
     batch.leave(a)
-    assert batch.take_journal() == [(batch, a, 0, True), (batch, b, 2, True), (batch, a, 2, False)]
+    assert [change[1:4] for change in batch.take_journal()] == [(a, 0, True), (b, 2, True), (a, 2, False)]
     assert batch.take_journal() == []
 
 
@@ -142,7 +142,7 @@ def test_a_chunk_is_what_is_left_or_what_the_limit_leaves() -> None:
 def test_a_decode_row_is_one_token_of_who_was_generating() -> None:
     assert Chunk.rest(started("a")).decode
     admitted = started("b")
-    assert not Chunk.rest(admitted, cached=5).decode  # an admission prefills, even a single token
+    assert not Chunk.rest(admitted, prefill=True).decode  # an admission prefills, even a single token
     fresh = Sequence("c", [1], 5)
     assert not Chunk.rest(fresh).decode
 
@@ -155,7 +155,7 @@ def test_totals_are_the_sums_over_the_rows(parts: list[tuple[int, int]], rows: i
     for i, (length, cached) in enumerate(parts):
         sequence = Sequence(f"p{i}", range(length + cached + 1), 9)
         sequence.computed = cached
-        chunks.append(Chunk.rest(sequence, cached=cached, limit=length))
+        chunks.append(Chunk.rest(sequence, cached=cached, limit=length, prefill=True))
     batch = DecodeBatch()
     for i in range(rows):
         batch.join(started(f"d{i}", 4 + i, 2))

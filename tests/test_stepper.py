@@ -49,7 +49,7 @@ def test_changes_are_told_even_when_the_batch_does_not_run() -> None:
     decision = stepper.schedule(0.0)
     assert [sequence for sequence, _ in decision.step.preempted] == [x]
     assert decision.step.forwards[0].decode is None
-    assert [(sequence, tick, joined) for _, sequence, tick, joined in decision.changes] == [(x, 3, False)]
+    assert [change[1:] for change in decision.changes] == [(x, 3, False, False)]
 
 
 class Meddling(Continuous):

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
-from . import log_mistralrs
+from . import log_mistralrs, log_sglang, log_vllm
 from .run import Run
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,9 +45,16 @@ def _rust_stamp(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z  INFO {log_mistralrs.TARGET}: "
 
 
+def _plain_stamp(moment: datetime) -> str:
+    return f"{moment:%H:%M:%S.%f} "
+
+
 STYLES: Mapping[str, LogStyle] = {
     style.name: style for style in (
+        LogStyle("plain", log_mistralrs.INTERVAL, partial(log_mistralrs.lines, hits_of="prefix_queries"), _plain_stamp),
         LogStyle("mistralrs", log_mistralrs.INTERVAL, log_mistralrs.lines, _rust_stamp),
+        LogStyle("sglang", log_sglang.INTERVAL, log_sglang.lines, log_sglang.stamp),
+        LogStyle("vllm", log_vllm.INTERVAL, log_vllm.lines, log_vllm.stamp),
     )
 }
 

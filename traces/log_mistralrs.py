@@ -38,6 +38,7 @@ class MistralrsLine:
 
 def lines(
     run: Run, interval: float = INTERVAL, *, rate: Rate = "interval", throughput: Throughput = "generated",
+    hits_of: str = "arrived",
 ) -> list[MistralrsLine]:
     """The lines of a run whose logger started with it, one tick every `interval` seconds.
 
@@ -45,14 +46,15 @@ def lines(
     sent; a prefix hit counts when it is scheduled; tokens count when the step ends. Both are differenced at every
     tick, printed or not. A line is printed if any request has ever come and the window has tokens.
     `rate`: "lifetime" is the behaviour before the rate was differenced (always shown). `throughput`: "logged" counts
-    what the engine's logger counts (re-prefilled tokens too), "generated" the sampled tokens.
+    what the engine's logger counts (re-prefilled tokens too), "generated" the sampled tokens. `hits_of`: the column
+    that the hit rate is a share of; this engine takes hits against arrivals.
     """
     _check(interval, rate, throughput)
     column = "logged_tokens" if throughput == "logged" else "sampled_tokens"
     started, ended = _ticks(run.column("t_start"), interval), _ticks(run.column("t_end"), interval)
     tokens = run.column(column)
     ticks = np.unique(ended[tokens > 0])
-    seen = _Counters(run, started)
+    seen = _Counters(run, started, hits_of)
     in_window = np.bincount(np.searchsorted(ticks, ended[tokens > 0]), tokens[tokens > 0], len(ticks))
     return [
         line for tick, count in zip(ticks.tolist(), in_window.tolist(), strict=True)
@@ -77,9 +79,10 @@ def _ticks(seconds: NDArray[np.float64], interval: float) -> NDArray[np.int64]:
 class _Counters:
     """What the logger's counters and gauges hold at a tick."""
 
-    def __init__(self, run: Run, started: NDArray[np.int64]) -> None:
+    def __init__(self, run: Run, started: NDArray[np.int64], hits_of: str) -> None:
         self.started = started  # tick by which each step had been scheduled; ascending
         self.new = np.concatenate([[0], np.cumsum(run.column("arrived"))])
+        self.asked = np.concatenate([[0], np.cumsum(run.column(hits_of))])
         self.hits = np.concatenate([[0], np.cumsum(run.column("prefix_hits"))])
         self.gauges: dict[str, Any] = {
             name: np.concatenate([[0], run.column(name)]) for name in ("running", "waiting", "forward_width")
@@ -94,5 +97,5 @@ class _Counters:
         return MistralrsLine(tick * interval, tokens, tokens / interval, hit_rate, **gauges)
 
     def _rate(self, before: int, now: int) -> float | None:
-        new = int(self.new[now] - self.new[before])
-        return 100 * int(self.hits[now] - self.hits[before]) / new if new else None
+        asked = int(self.asked[now] - self.asked[before])
+        return 100 * int(self.hits[now] - self.hits[before]) / asked if asked else None

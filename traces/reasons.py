@@ -1,6 +1,7 @@
 """Why two runs differ, in sentences."""
 
 from collections.abc import Iterator
+from math import isfinite, isnan
 
 from .decisions import Split
 from .metrics import Summary
@@ -48,8 +49,8 @@ def _parting(split: Split) -> str:
 def _sources(a: Summary, b: Summary) -> Iterator[str]:
     for name, words in SOURCES:
         left, right = _pick(a, name), _pick(b, name)
-        if left != right:
-            change = f" ({right / left - 1:+.1%})" if left else ""
+        if left != right and not (isnan(left) and isnan(right)):
+            change = f" ({right / left - 1:+.1%})" if left and isfinite(left) and isfinite(right) else ""
             yield f"{words[0].upper()}{words[1:]}: {number(left)} and {number(right)}{change}."
 
 

@@ -22,8 +22,10 @@ Row = tuple[int, ...]
 
 
 class _Series(NamedTuple):
+    starts: NDArray[np.int64] | None  # None: each starts when the one before it ends
     ends: NDArray[np.int64]
     kv_used: NDArray[np.int64]
+    kv_used_end: NDArray[np.int64]
     context_increment: int
     device: NDArray[np.float64]
 
@@ -62,25 +64,30 @@ class StepTable:
             self._pack()
 
     def append_series(
-        self, row: Row, start_ns: int, ends_ns: NDArray[np.int64], kv_used: Sequence[int], *,
-        context_increment: int, host: float = 0.0, device: Sequence[float] | NDArray[np.float64] | None = None,
+        self, row: Row, start_ns: int | NDArray[np.int64], ends_ns: NDArray[np.int64], kv_used: Sequence[int],
+        kv_used_end: Sequence[int] | None = None, *, context_increment: int, host: float = 0.0,
+        device: Sequence[float] | NDArray[np.float64] | None = None,
     ) -> None:
         """`len(ends_ns)` steps of one forward each that differ in their times, KV use and context only.
 
         `row` holds the counts of the first; `context_tokens` grows by `context_increment` a step. Step i ends at
-        `ends_ns[i]` and starts where the one before ended, the first at `start_ns`. Both `kv_used` and `kv_used_end`
-        of step i are `kv_used[i]`. `host` seconds are those of each step, `device` has one value a step.
+        `ends_ns[i]` and starts at `start_ns[i]`, or, where that is a number, when the one before it ended, the first
+        then. `kv_used` and `kv_used_end` have one value a step (the latter left out: they are equal). `host` seconds
+        are those of each step, `device` has one value a step.
         """
         steps = len(ends_ns)
         seconds = np.zeros(steps) if device is None else np.asarray(device, dtype=np.float64)
-        if not steps == len(kv_used) == len(seconds):
-            raise ValueError(f"a series of {steps} ends, {len(kv_used)} KV counts and {len(seconds)} device times")
+        starts = None if isinstance(start_ns, int) else np.array(start_ns, np.int64)
+        used = np.array(kv_used, np.int64)
+        after = used if kv_used_end is None else np.array(kv_used_end, np.int64)
+        if not steps == len(used) == len(after) == len(seconds) == (steps if starts is None else len(starts)):
+            raise ValueError(f"a series of {steps} ends, {len(used)} KV counts and {len(seconds)} device times")
         if not steps:
             return
-        series = _Series(np.array(ends_ns, np.int64), np.array(kv_used, np.int64), context_increment, seconds)
+        series = _Series(starts, np.array(ends_ns, np.int64), used, after, context_increment, seconds)
         self._series[len(self._entries)] = series
         self._series_steps += steps
-        self._entries.append((row, start_ns, 0, host, 0.0))
+        self._entries.append((row, start_ns if isinstance(start_ns, int) else int(start_ns[0]), 0, host, 0.0))
         if len(self._entries) >= _BLOCK or self._series_steps >= _BLOCK_STEPS:
             self._pack()
 
@@ -186,15 +193,23 @@ class _Block:
         if self.series:
             later = np.flatnonzero(self.place())
             start[later] = end[later - 1]
+            self._own_starts(start)
         return start, end
+
+    def _own_starts(self, start: NDArray[np.int64]) -> None:
+        places = np.flatnonzero(self.in_series)
+        lengths = [len(s.ends) for s in self.series]
+        for series, first in zip(self.series, np.cumsum(lengths) - lengths, strict=True):
+            if series.starts is not None:
+                start[places[first:first + len(series.ends)]] = series.starts
 
     def counts(self) -> list[NDArray[np.int64]]:
         """The whole-number columns, a value per step."""
         columns = [self.spread(self.rows[:, i]) for i in range(len(COUNTS))]
         if self.series:
             columns[_CONTEXT] = columns[_CONTEXT] + self.place() * self.spread(self.increments)
-            for i in (_KV, _KV_END):
-                columns[i] = self.fill(self.rows[:, i], [s.kv_used for s in self.series])
+            columns[_KV] = self.fill(self.rows[:, _KV], [s.kv_used for s in self.series])
+            columns[_KV_END] = self.fill(self.rows[:, _KV_END], [s.kv_used_end for s in self.series])
         return columns
 
 

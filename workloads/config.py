@@ -54,6 +54,10 @@ class Prefix(Strict):
     order: Literal["in_order", "random"] = "in_order"
 
 
+MOST = 5_000_000
+"""Requests that a synthetic workload may have: they are held in memory."""
+
+
 class SyntheticConfig(Strict):
     """Requests made up from rules. Lengths come from `prompt` and `output`, or jointly from `rows`.
 
@@ -85,6 +89,8 @@ class SyntheticConfig(Strict):
     def _count_is_known(self) -> "SyntheticConfig":
         if self.count is None and self.rows is None and not isinstance(self.arrivals, Explicit):
             raise ValueError("'count' is missing: how many requests?")
+        if self.count is not None and self.count > MOST:
+            raise ValueError(f"'count' is {self.count:,}, and {MOST:,} requests are the most that are made up at once")
         if isinstance(self.arrivals, Explicit) and self.count not in (None, len(self.arrivals.explicit)):
             raise ValueError(f"'arrivals.explicit' has {len(self.arrivals.explicit)} times, 'count' is {self.count}")
         return self

@@ -10,21 +10,26 @@ class BlockPool:
     """Blocks `first_id` to `first_id + usable - 1` of `block_size` tokens each.
 
     The free queue is least recently freed first: allocation takes its head, and only then forgets what a block cached.
-    `release` puts blocks back in reverse order, so that the tail of a chain is evicted before its head; with
-    `unhashed_first`, blocks that cache nothing go to the head of the queue instead of its tail (vLLM).
-    `changes` grows whenever a block is freed or published: a request that did not fit can only fit after that.
+    `release` puts blocks back in reverse order, so that the tail of a chain is evicted before its head (not so with
+    `head_first`); with `unhashed_first`, blocks that cache nothing go to the head of the queue instead (vLLM).
+    `changes` grows whenever blocks are freed or published, `freed` whenever they are freed: a request that did not fit
+    can only fit after that.
     """
 
-    def __init__(self, usable: int, block_size: int, *, first_id: int = 0, unhashed_first: bool = False) -> None:
+    def __init__(
+        self, usable: int, block_size: int, *, first_id: int = 0, unhashed_first: bool = False, head_first: bool = False
+    ) -> None:
         self.usable = usable
         self.block_size = block_size
         self.unhashed_first = unhashed_first
+        self.head_first = head_first
         self.changes = 0
+        self.freed = 0
         self._first_id = first_id
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(first_id, first_id + usable))
         self._holders: dict[int, int] = {}
         self._hash_of: dict[int, int] = {}
-        self._copies: dict[int, dict[int, None]] = {}
+        self._copies: dict[int, int | dict[int, None]] = {}  # by hash: a block, or several in order of publication
 
     @property
     def free(self) -> int:
@@ -33,6 +38,13 @@ class BlockPool:
     @property
     def used(self) -> int:
         return self.usable - len(self._free)
+
+    @property
+    def capacity(self) -> int:
+        return self.usable * self.block_size
+
+    def room(self, sequence: Sequence) -> int:
+        return len(sequence.block_table) * self.block_size
 
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
@@ -58,9 +70,10 @@ class BlockPool:
             self._holders[block] = self._holders.get(block, 0) + 1
 
     def release(self, blocks: Ids[int]) -> None:
-        """Give up one hold on each block, the last block first."""
+        """Give up one hold on each block, the last block first unless `head_first`."""
         self.changes += 1
-        for block in reversed(blocks):
+        self.freed += 1
+        for block in blocks if self.head_first else reversed(blocks):
             held = self._holders[block] - 1
             if held:
                 self._holders[block] = held
@@ -76,7 +89,11 @@ class BlockPool:
             return
         self.changes += 1
         self._hash_of[block] = block_hash
-        self._copies.setdefault(block_hash, {})[block] = None
+        copies = self._copies.setdefault(block_hash, block)
+        if isinstance(copies, dict):
+            copies[block] = None
+        elif copies != block:
+            self._copies[block_hash] = {copies: None, block: None}
 
     def lookup(self, hashes: Iterable[int]) -> list[int]:
         """The leading run of cached blocks of a chain."""
@@ -85,8 +102,12 @@ class BlockPool:
             copies = self._copies.get(block_hash)
             if copies is None:
                 break
-            found.append(next(iter(copies)))
+            found.append(next(iter(copies)) if isinstance(copies, dict) else copies)
         return found
+
+    def knows(self, block_hash: int | None) -> bool:
+        """A block is published under that hash."""
+        return block_hash in self._copies
 
     def idle(self, blocks: Iterable[int]) -> int:
         """How many of the blocks nobody holds: taking them uses up free blocks."""
@@ -94,19 +115,26 @@ class BlockPool:
 
     def violations(self, holders: Iterable[Sequence]) -> list[str]:
         """Law: free + held == usable, and each block is held as often as sequences list it."""
+        return self._wrong_holders(holders) + self._wrong_count(0)
+
+    def _wrong_holders(self, holders: Iterable[Sequence]) -> list[str]:
         listed = Counter(block for sequence in holders for block in sequence.block_table)
-        wrong = [
+        return [
             f"block {block} is held {self._holders.get(block, 0)} times, but {listed.get(block, 0)} sequences list it"
             for block in sorted(listed.keys() | self._holders.keys())
             if listed.get(block, 0) != self._holders.get(block, 0)
         ]
-        if len(self._free) + len(self._holders) != self.usable or self._free.keys() & self._holders.keys():
-            wrong.append(f"{len(self._free)} free + {len(self._holders)} held blocks, {self.usable} usable")
-        return wrong
+
+    def _wrong_count(self, elsewhere: int) -> list[str]:
+        counted = len(self._free) + len(self._holders) + elsewhere
+        if counted == self.usable and not self._free.keys() & self._holders.keys():
+            return []
+        return [f"{len(self._free)} free + {len(self._holders)} held blocks, {self.usable} usable"]
 
     def _forget(self, block: int) -> None:
         block_hash = self._hash_of.pop(block)
         copies = self._copies[block_hash]
-        del copies[block]
-        if not copies:
+        if isinstance(copies, dict) and len(copies) > 1:
+            del copies[block]
+        else:
             del self._copies[block_hash]

@@ -23,13 +23,20 @@ class CachedBlocks:
             return []
         return self.pool.lookup(self._chains.of(sequence, (sequence.num_tokens - 1) // self.pool.block_size))
 
+    def next_hash(self, sequence: Sequence, hit: int) -> int | None:
+        """What has to be published to make a hit of `hit` blocks longer; None: it cannot be longer."""
+        if not self.caching or hit >= (sequence.num_tokens - 1) // self.pool.block_size:
+            return None
+        return self._chains.of(sequence, hit + 1)[hit]
+
     def missing(self, sequence: Sequence, tokens: int) -> int:
         """Blocks that a sequence lacks to hold `tokens` tokens."""
         return max(0, self.pool.blocks_for(tokens) - len(sequence.block_table))
 
-    def fits(self, tokens: int, hit: list[int]) -> bool:
-        """A fresh sequence of `tokens` tokens can be given blocks, its idle hits counted as taken."""
-        return self.pool.blocks_for(tokens) - len(hit) + self.pool.idle(hit) <= self.pool.free
+    def fits(self, tokens: int, hit: list[int], spare: int = 0) -> bool:
+        """A fresh sequence of `tokens` tokens can be given blocks, its idle hits counted as taken, and `spare` are
+        left."""
+        return self.pool.blocks_for(tokens) - len(hit) + self.pool.idle(hit) + spare <= self.pool.free
 
     def start(self, sequence: Sequence, tokens: int, hit: list[int]) -> list[int]:
         """First blocks of a fresh sequence: its hits, then new ones for `tokens` tokens. Check `fits` before."""

@@ -10,16 +10,23 @@ class Growth:
     def __init__(self, batch: DecodeBatch, block_size: int) -> None:
         self._batch = batch
         self._block_size = block_size
-        self._due: dict[int, list[Sequence]] = {}
+        self._due: dict[int, dict[Sequence, None]] = {}
 
     def watch(self, sequence: Sequence) -> None:
         """Note when a member will have filled the blocks it holds. Call after it joined or was given blocks."""
         tick = self._batch.ticks + len(sequence.block_table) * self._block_size - sequence.computed
-        self._due.setdefault(tick, []).append(sequence)
+        self._due.setdefault(tick, {})[sequence] = None
 
-    def peek(self) -> list[Sequence]:
-        """Members that have filled all their blocks by now, in the order they were noted."""
-        return [sequence for sequence in self._due.get(self._batch.ticks, ()) if self._full(sequence, 0)]
+    def renew(self, due: list[Sequence]) -> None:
+        """Those that `take` gave now have one block more each."""
+        if due:
+            tick = self._batch.ticks + len(due[0].block_table) * self._block_size - due[0].computed
+            self._due.setdefault(tick, {}).update(dict.fromkeys(due))
+
+    def peek(self, ahead: int = 0) -> list[Sequence]:
+        """Members that will have filled all their blocks `ahead` ticks from now, in the order they were noted."""
+        due = self._due.get(self._batch.ticks + ahead)
+        return [] if due is None else [sequence for sequence in due if self._full(sequence, ahead)]
 
     def take(self, ahead: int = 0) -> list[Sequence]:
         """Members that need a block for the step `ahead` ticks from now; each must be given one, or leave."""

@@ -16,8 +16,15 @@ class Ledger(Protocol):
     def free(self) -> int: ...
 
     @property
+    def capacity(self) -> int | None:
+        """Tokens that one sequence may hold at most; None: nobody limits it."""
+
+    @property
     def used(self) -> int:
         """Units held by at least one sequence."""
+
+    def room(self, sequence: Sequence) -> int:
+        """Tokens that a sequence can hold in what it was given."""
 
     def violations(self, holders: Iterable[Sequence]) -> list[str]:
         """What is wrong in the ledger, given the sequences that may hold something; costs a full scan."""

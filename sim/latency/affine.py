@@ -16,7 +16,7 @@ class Affine(BaseModel):
 
     A step with any prefill chunk pays `prefill_step`, another one `decode_step`. Each padded prefill token pays
     `padded_prefill_token`, each KV entry read `context_token`. A row, which is each sequence of each forward,
-    prefill included, pays `row`, and `host_row` on the host.
+    prefill included, pays `row`, and `host_row` on the host. The drafts that a row verifies cost nothing more.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -84,9 +84,9 @@ class Roofline:
 
     def _fixed(self, work: Work) -> float:
         """All but the context."""
-        forwards, tokens = work.forwards, work.padded_tokens + work.decode_seqs
+        forwards, tokens = work.forwards, work.padded_tokens + work.decode_seqs + work.draft_tokens
         layers = max(self.token_second * tokens, self._weights(tokens, forwards))
-        head = max(self.head_row_second * work.rows, self.head_second * forwards)
+        head = max(self.head_row_second * (work.rows + work.draft_tokens), self.head_second * forwards)
         attention = self.pair_second * work.prefill_attended
         device = self.forward_second * forwards + layers + head + self.reduce_second * tokens + attention
         return self.host_seconds(work) + device

@@ -9,7 +9,7 @@ class Work:
 
     `prefill_tokens` are computed, `padded_tokens` what an engine that pads computes for them (equal where it packs).
     `context_tokens`: KV entries read, over all rows. `prefill_attended`: query-key pairs of the prefill rows under a
-    causal mask (a decode row attends its context once).
+    causal mask (a decode row attends its context once). `draft_tokens`: verified by decode rows, beside their own.
     """
 
     forwards: int = 0
@@ -19,6 +19,7 @@ class Work:
     padded_tokens: int = 0
     context_tokens: int = 0
     prefill_attended: int = 0
+    draft_tokens: int = 0
 
     @property
     def rows(self) -> int:

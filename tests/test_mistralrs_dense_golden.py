@@ -1,0 +1,38 @@
+"""Recorded steps of the real engine, replayed against `mistralrs_dense`.
+
+The first twelve are the public recordings; `*_seats*`, `*_late`, `*_mixed` and `*_catch_up_*` were added: seats that
+bind, requests that come late, prompts and decodes of one length, and the bounds of the catch-up rule.
+
+Fifteen mutations tried, and what catches each: the mean of the priorities instead of their sum, ln instead of log2
+(v0.9.x_hand), no re-prefill (v0.9.0_hand), no zombies (v0.9.0_b8_spread64), seats where 0.9.0 has none, none where
+0.9.5 has them, waiting not in order of arrival, urgency for those without a seat (the seats traces), a window of 7 or
+9 tokens, 7 or 9 catch-ups in a row, a count of them that is never reset (v0.9.5_catch_up_*), catching up with a prompt
+(v0.9.5_hand) or by one (v0.9.5_mixed).
+"""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from arcsim.conform.mistralrs_dense import replay
+
+FOLDER = Path(__file__).parent / "golden" / "mistralrs_dense"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json.gz")), ids=lambda path: path.name.split(".json")[0])
+def test_every_step_is_the_recorded_one(path: Path) -> None:
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    frames = list(replay(trace))
+    assert len(frames) > 9
+    for frame in frames:
+        assert frame.found == frame.expected, f"step {frame.step}\n{frame.state}"
+
+
+def test_a_wrong_trace_is_not_identical() -> None:
+    """The comparison can fail: the last step's lengths changed by one."""
+    trace = json.loads(gzip.decompress((FOLDER / "v0.9.5_hand.json.gz").read_bytes()))
+    trace["steps"][-1]["completion_lens_after"] = [18]
+    *same, last, _ = replay(trace)
+    assert all(frame.found == frame.expected for frame in same) and last.found != last.expected
