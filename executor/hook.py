@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import AttentionInterface
+from transformers import AttentionInterface, PreTrainedModel
 
 from .attention.base import Spec
 from .cache import LayerShape, PagedLayer
@@ -21,10 +21,10 @@ HARMLESS = frozenset({
 """Arguments that change nothing in inference over packed rows with positions of their own."""
 
 
-def install(network: nn.Module) -> None:
-    """Make a transformers model ask each attention module's own `arcsim_layer`."""
+def install(network: PreTrainedModel) -> None:
+    """Make every attention module of a model ask what it holds."""
     AttentionInterface.register(NAME, _attend)
-    network.set_attn_implementation(NAME)  # type: ignore[operator]
+    network.set_attn_implementation(NAME)
 
 
 def _attend(

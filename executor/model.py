@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from ..models.dtype import canonical
 from .cache import LayerShape, PagedLayer, Pass
@@ -27,7 +27,7 @@ class PagedModel:
     `notes`: lines that a person should see. `modules`: the attention modules, as `layers`."""
 
     name: str
-    network: nn.Module
+    network: PreTrainedModel
     vocabulary: Vocabulary
     layers: Ids[LayerShape]
     device: torch.device
@@ -117,18 +117,19 @@ def _dtype(name: str, config: PretrainedConfig) -> torch.dtype:
     return DTYPES[known]
 
 
-def _shell(source: Source, config: PretrainedConfig) -> nn.Module:
+def _shell(source: Source, config: PretrainedConfig) -> PreTrainedModel:
     """The model without storage: its class and its sizes."""
     try:
         with torch.device("meta"):
-            network: nn.Module = AutoModelForCausalLM.from_config(config)
+            network: PreTrainedModel = AutoModelForCausalLM.from_config(config)
     except Exception as error:  # as for the config
         raise ExecutorError(f"{source.name}: transformers cannot build it: {_first_line(error)}") from error
     return network
 
 
 def _require(
-    source: Source, config: PretrainedConfig, shell: nn.Module, dtype: torch.dtype, device: torch.device, kv_tokens: int
+    source: Source, config: PretrainedConfig, shell: PreTrainedModel, dtype: torch.dtype, device: torch.device,
+    kv_tokens: int,
 ) -> None:
     text = config.get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
@@ -142,26 +143,28 @@ def _require(
     require(source.name, parts, device, ways_out)
 
 
-def _random(config: PretrainedConfig, dtype: torch.dtype, device: torch.device, seed: int) -> nn.Module:
+def _random(config: PretrainedConfig, dtype: torch.dtype, device: torch.device, seed: int) -> PreTrainedModel:
     """Weights as the architecture draws them; the same seed gives the same on the same kind of device."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.device(device):
         torch.manual_seed(seed)
-        network: nn.Module = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        network: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype)
     return network
 
 
-def _stored(weights: Path, dtype: torch.dtype, device: torch.device) -> nn.Module:
+def _stored(weights: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
     try:
-        network: nn.Module = AutoModelForCausalLM.from_pretrained(
+        network: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             weights, dtype=dtype, local_files_only=True, use_safetensors=True
         )
     except Exception as error:  # broken files, missing packages of a quantised format, ...
         raise ExecutorError(f"{weights}: the weights cannot be loaded: {_first_line(error)}") from error
-    return network.to(device)
+    nn.Module.to(network, device)
+    return network
 
 
 def _paged(
-    source: Source, config: PretrainedConfig, network: nn.Module, device: torch.device, dtype: torch.dtype, seed: int
+    source: Source, config: PretrainedConfig, network: PreTrainedModel, device: torch.device, dtype: torch.dtype,
+    seed: int,
 ) -> PagedModel:
     text = config.get_text_config()
     seen = _witnessed(network, device)
@@ -178,7 +181,7 @@ def _paged(
     )
 
 
-def _witnessed(network: nn.Module, device: torch.device) -> list[tuple[nn.Module, LayerShape]]:
+def _witnessed(network: PreTrainedModel, device: torch.device) -> list[tuple[nn.Module, LayerShape]]:
     """Run a single token and see which modules attend, and how."""
     install(network)
     witness, everyone = Witness(), list(network.modules())
@@ -191,12 +194,12 @@ def _witnessed(network: nn.Module, device: torch.device) -> list[tuple[nn.Module
 
 
 @torch.inference_mode()
-def run_alone(network: nn.Module, ids: Tensor) -> None:
+def run_alone(network: PreTrainedModel, ids: Tensor) -> None:
     """One pass over packed tokens, each by itself at position 0; a `Witness` must be held."""
     network(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False, logits_to_keep=1)
 
 
-def _ends(network: nn.Module, config: PretrainedConfig) -> frozenset[int]:
+def _ends(network: PreTrainedModel, config: PretrainedConfig) -> frozenset[int]:
     """Tokens that end an output, of the generation config or else of the model's."""
     generation: Any = getattr(network, "generation_config", None)
     found = getattr(generation, "eos_token_id", None)

@@ -26,6 +26,7 @@ from .executing import differences, mixed_requests, policy, serve, tiny
 BLOCKS = 128
 MIXED = ([1, 5, 1, 20, 3], [7, 5, 40, 33, 19])
 DECODE = ([1, 1, 1], [1, 17, 30])
+LOCKSTEP = ([1] * 6, [9, 11, 9, 9, 11, 9])
 SPECS = (Spec(0.3), Spec(0.3, window=6), Spec(0.3, softcap=1.5), Spec(0.3, window=6, softcap=1.5))
 
 
@@ -57,7 +58,7 @@ def _backends(block_size: int) -> list[Attention]:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("lengths", [MIXED, DECODE], ids=["mixed", "decode"])
+@pytest.mark.parametrize("lengths", [MIXED, DECODE, LOCKSTEP], ids=["mixed", "decode", "lockstep"])
 @pytest.mark.parametrize(("block_size", "heads"), [
     (1, (4, 2, 8)), (7, (6, 2, 20)), (16, (9, 3, 64)), (32, (2, 2, 128)),
 ])

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .base import Needs, Rows, Spec
+from .base import Attention, Needs, Rows, Spec
 from .build import BuildError, build
-from .reference import Reference, Row, attend_row
+from .reference import Row, attend_row, each_row
 
 FEW = 16
 """Queries up to which a row goes to the kernel, which treats each by itself."""
@@ -31,14 +31,13 @@ class _Row(ctypes.Structure):
                 ("pages", ctypes.c_void_p))
 
 
-class Cpp(Reference):
+class Cpp(Attention):
     """Reads pages where they lie, all heads that share keys together, in float32."""
 
     name = "cpp"
     computes_on = "cpu"
 
     def __init__(self) -> None:
-        super().__init__()
         self._few = (_Row * 0)()
         self._many: list[Row] = []
 
@@ -53,9 +52,10 @@ class Cpp(Reference):
         return None
 
     def begin(self, rows: Rows, block_size: int) -> None:
-        super().begin(rows, block_size)
-        few = [row for row in self._rows if row.stop - row.start <= FEW]
-        self._many = [row for row in self._rows if row.stop - row.start > FEW]
+        few: list[Row] = []
+        self._many = []
+        for row in each_row(rows, block_size):
+            (few if row.stop - row.start <= FEW else self._many).append(row)
         self._few = (_Row * len(few))(
             *(_Row(row.start, row.stop - row.start, row.length, row.pages.data_ptr()) for row in few)
         )

@@ -1,6 +1,6 @@
 """Attention in plain torch, a sequence at a time, on any device."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence as Ids
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +8,12 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention, softmax
 
 from .base import Attention, Needs, Rows, Spec
+
+SHORT = 512
+"""Keys up to which decoding rows of one length are done together; beyond, one by one is as fast."""
+
+FEW = 4
+"""Rows that are worth doing together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +26,23 @@ class Row:
     pages: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one query each with `length` keys each. `tokens` int64 [rows], `pages` those of all rows in order."""
+
+    rows: Ids[Row]
+    length: int
+    tokens: Tensor
+    pages: Tensor
+
+
 class Reference(Attention):
     """Gathers each sequence's pages and calls torch's own attention on them."""
 
     name = "reference"
 
     def __init__(self) -> None:
+        self._groups: list[Group] = []
         self._rows: list[Row] = []
 
     @classmethod
@@ -33,20 +50,53 @@ class Reference(Attention):
         return None
 
     def begin(self, rows: Rows, block_size: int) -> None:
-        self._rows = list(_each(rows, block_size))
+        self._rows, alike = [], dict[int, list[Row]]()
+        for row in each_row(rows, block_size):
+            short = row.stop - row.start == 1 and row.length <= SHORT
+            (alike.setdefault(row.length, []) if short else self._rows).append(row)
+        self._rows += [row for some in alike.values() if len(some) < FEW for row in some]
+        self._groups = [_group(some) for some in alike.values() if len(some) >= FEW]
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, rows: Rows, spec: Spec) -> Tensor:
         out = query.new_empty((query.shape[0], query.shape[1], values.shape[-1]))
         for row in self._rows:
             attend_row(query, keys, values, row, spec, out)
+        for group in self._groups:
+            if spec.softcap is None:
+                out[group.tokens] = _together(query[group.tokens], keys, values, group, spec)
+            else:
+                for row in group.rows:
+                    attend_row(query, keys, values, row, spec, out)
         return out
 
 
-def _each(rows: Rows, block_size: int) -> Iterator[Row]:
+def each_row(rows: Rows, block_size: int) -> Iterator[Row]:
+    """The rows of a pass, one by one."""
     start = 0
     for queries, length, table in zip(rows.query_lens, rows.key_lens, rows.block_table, strict=True):
         yield Row(start, start + queries, length, table[:-(-length // block_size)])
         start += queries
+
+
+def _group(rows: Ids[Row]) -> Group:
+    pages = torch.cat([row.pages for row in rows])
+    return Group(rows, rows[0].length, torch.tensor([row.start for row in rows], device=pages.device), pages)
+
+
+def _together(query: Tensor, keys: Tensor, values: Tensor, group: Group, spec: Spec) -> Tensor:
+    """`query` [rows, heads, dim]. The heads that share keys are folded into the query length."""
+    folded = query.reshape(len(group.rows), keys.shape[2], -1, query.shape[2])
+    found = scaled_dot_product_attention(
+        folded, _gather_all(keys, group, spec), _gather_all(values, group, spec), scale=spec.scale
+    )
+    return found.flatten(1, 2)
+
+
+def _gather_all(cache: Tensor, group: Group, spec: Spec) -> Tensor:
+    """[rows, kv_heads, keys, dim], of the keys that the queries see."""
+    first = 0 if spec.window is None else max(0, group.length - spec.window)
+    pages = cache.index_select(0, group.pages).view(len(group.rows), -1, *cache.shape[2:])
+    return pages[:, first:group.length].transpose(1, 2)
 
 
 def attend_row(query: Tensor, keys: Tensor, values: Tensor, row: Row, spec: Spec, out: Tensor) -> None:
