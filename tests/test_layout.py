@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = (
-    ("configs", "models", "policies", "traces", "workloads"), ("engine",), ("executor", "sim"), ("conform", "experiment"), ("",),
+    ("configs", "models", "policies", "traces", "workloads"), ("engine",), ("executor", "sim"),
+    ("conform", "experiment"), ("",),
 )
 """From the ground up; '' is the root. A package imports from floors below its own, and from itself."""
 NOT_OURS = {"build", "dist", "tests"}
