@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("stable", derandomize=True, deadline=None)
+settings.load_profile("stable")
 
 
 @pytest.fixture(scope="session")

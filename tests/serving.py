@@ -83,7 +83,6 @@ class Seen:
     resumed: tuple[str, ...]
     cached: tuple[int, ...]
     lengths: tuple[int, ...]
-    start: int = 0
 
     @classmethod
     def of(cls, step: Step) -> "Seen":

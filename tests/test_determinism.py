@@ -47,7 +47,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("policy", known_policies())
 def test_two_processes_write_the_same_bytes(policy: str, pair: tuple[Path, Path]) -> None:
-    """Under another seed of Python's own hashes. (Mutation tried: ties broken by the hash of a name.)"""
+    """Under another seed of Python's own hashes. (Mutation tried: the victim is picked by the hash of its name.)"""
     one, other = (next(path for path in out.rglob(policy) if (path / "run.json").is_file()) for out in pair)
     names = sorted(path.name for path in one.iterdir())
     assert {"run.json", "steps.parquet", "requests.parquet"} <= set(names)

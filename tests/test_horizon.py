@@ -41,8 +41,7 @@ def same(a: Run, b: Run) -> None:
 @given(st.data())
 def test_steps_at_once_are_the_steps_one_by_one(name: str, data: st.DataObject) -> None:
     """Whatever arrives, ends, waits or is preempted. (Mutations tried, each fails here: a horizon one step too long,
-    one that ignores the next arrival or lets in who arrives on its last step, blocks given out late, a stale end
-    calendar.)"""
+    one that ignores the next arrival or lets in who arrives on its last step, blocks given out late.)"""
     policy = data.draw(built(AHEAD[name]))
     requests, loop = data.draw(workloads(most=4)), data.draw(closed_loops())
     latency = data.draw(st.sampled_from(LATENCIES))

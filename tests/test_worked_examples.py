@@ -76,7 +76,8 @@ def line(seen: Seen) -> str:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_ample_memory_step_by_step(name: str) -> None:
-    """Section 6.1. `by_len` is the engine's own fault: B, C and D start from blocks that were never written."""
+    """`by_len` is the engine's own fault: B, C and D start from blocks that were never written. (Mutation tried: losing
+    buckets preempted shortest first.)"""
     variant, caching = name.split()
     served = serve(paged(caching=caching, **VARIANTS[variant]), of_lengths(LENGTHS, 3))
     assert [line(seen) for seen in served.seen] == [" ".join(row.split()) for row in TABLES[name].strip().splitlines()]
@@ -163,8 +164,8 @@ PRESSURE = {
 
 @pytest.mark.parametrize("name", PRESSURE)
 def test_memory_pressure(name: str) -> None:
-    """Section 6.2: nine usable blocks, outputs of 8. (Mutations tried, each fails here: the order of victims flipped,
-    nothing freed on preemption, losing buckets preempted shortest first.)"""
+    """Nine usable blocks, outputs of 8. (Mutations tried, each fails here: the order of victims flipped,
+    nothing freed on preemption.)"""
     variant, victim = name.split()
     check(serve(paged(10, caching="none", victim=victim, **VARIANTS[variant]), of_lengths(LENGTHS, 8)), PRESSURE[name])
 
@@ -200,7 +201,7 @@ LAW = {
 
 @pytest.mark.parametrize("name", LAW)
 def test_the_law_of_batch_over_distinct_lengths(name: str) -> None:
-    """Section 6.3: prompts of 50 to 500 tokens evenly, outputs of 64, blocks of 32, ample memory. The bucketed arm's
+    """Prompts of 50 to 500 tokens evenly, outputs of 64, blocks of 32, ample memory. The bucketed arm's
     forward width of exactly 1 proves that all the lengths differ, which the ragged arms' figures rest on; theirs
     prove that nothing else keeps the rows apart. (Mutation tried: the ragged leg buckets anyway.)"""
     variant, batch, caching = name.split()

@@ -45,12 +45,13 @@ def test_limit_beyond_the_end_is_the_whole(trace: Path) -> None:
 
 
 @given(
-    arrivals=st.lists(st.floats(0, 1e5), min_size=2, max_size=40), speed=st.integers(1, 500),
-    rate=st.floats(0.01, 1e4),
+    arrivals=st.lists(st.integers(0, 10**11).map(lambda us: us / 1e6), min_size=2, max_size=40),
+    speed=st.integers(1, 500), rate=st.floats(0.01, 1e4),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rates(tmp_path: Path, arrivals: list[float], speed: int, rate: float) -> None:
-    """`xN` divides the times by N; a number becomes the mean rate, counted as requests over span."""
+    """`xN` divides the times by N; a number becomes the mean rate, counted as requests over span. Times to the
+    microsecond."""
     path = tmp_path / "rates.csv"
     path.write_text("arrival,prompt,output\n" + "".join(f"{time!r},1,1\n" for time in sorted(arrivals)))
     plain = [r.time for r in requests(path)]
