@@ -35,17 +35,16 @@ class Ends:
 
         `strays` left the step's decode batch after it was launched and still get their token of it.
         """
-        found = [sequence for sequence in strays if self._ends(sequence, count)]
+        length = self._length
+        found = [sequence for sequence in strays if sequence.generated + count >= length[sequence]]
         for forward in step.forwards:
             if forward.decode is not None:
                 found += self._calendars[forward.decode].due(count)
             for chunk in forward.chunks:
-                if chunk.samples and chunk.sequence.clock is not forward.decode and self._ends(chunk.sequence, count):
-                    found.append(chunk.sequence)  # those that have joined the batch since are in its calendar
+                ends = chunk.samples and chunk.sequence.generated + count >= length[chunk.sequence]
+                if ends and chunk.sequence.clock is not forward.decode:  # who joined it since is in its calendar
+                    found.append(chunk.sequence)
         return found
-
-    def _ends(self, sequence: Sequence, count: int) -> bool:
-        return sequence.generated + count >= self._length[sequence]
 
     def complete(self, sequence: Sequence) -> bool:
         return sequence.generated >= self._length[sequence]

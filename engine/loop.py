@@ -175,7 +175,7 @@ class Loop:
         yield self._arrived
 
     def _step(self) -> Events:
-        further = self._carry_on()
+        further = self._carry_on() if self._depth else None
         if further is not None:
             yield from self._run_on(further)
             return
@@ -196,7 +196,7 @@ class Loop:
             self._audit.decide(step, start)
         if not step.empty:
             self._backend.launch(step)
-        launched = _Launched(step, start, any(not other.step.empty for other in self._flying))
+        launched = _Launched(step, start, bool(self._flying) and not self._flying[-1].step.empty)
         self._flying.append(launched)
         return launched
 
@@ -233,8 +233,9 @@ class Loop:
             return max(launched.start, self._device_free) + empty
         if launched.result is None:
             launched.result = self._backend.collect()
-        waited = max(0, self._device_free - launched.start - to_ns(launched.result.host_seconds))
-        return launched.start + waited + to_ns(launched.result.seconds)
+        end = launched.start + to_ns(launched.result.seconds)
+        waits = self._device_free - launched.start
+        return end if waits <= 0 else end + max(0, waits - to_ns(launched.result.host_seconds))
 
     def _further(self, step: Step, end: int, host: float) -> Further | None:
         """Decode steps like the one that ends at `end` which start before the next request arrives."""
@@ -254,7 +255,7 @@ class Loop:
 
     def _carry_on(self) -> Further | None:
         """Decode steps like the one in flight that are scheduled before the next request arrives."""
-        if not self._depth or len(self._flying) != 1 or self._changed(self._flying[0].step):
+        if len(self._flying) != 1 or self._changed(self._flying[0].step):
             return None
         launched = self._flying[0]
         steps = self._stepper.horizon(launched.step)

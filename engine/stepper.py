@@ -73,8 +73,12 @@ class Stepper:
 
     def commit(self, step: Step, sampled: Mapping[Sequence, Ids[int]], count: int = 1) -> Committed:
         """Give the policy the tokens of the oldest step that is not committed, `count` for each sampling sequence."""
-        stopped, lost = self._stopped(step, count)
-        wasters = [*lost, *(sequence for sequence in stopped if sequence not in self.live)]
+        wasters: list[Sequence] = []
+        if self._flights is None:
+            stopped = self.ends.stopped(step, count)
+        else:
+            stopped, wasters = self._landed(self._flights, step, count)
+        wasters += [sequence for sequence in stopped if sequence not in self.live]
         first = next((row for row in step.sampling() if row in self.live and row not in wasters), None)
         before = 0 if first is None else first.generated
         gauges: Gauges = self._returned("commit", self._ask("commit", step, sampled, stopped), (Gauges,))
@@ -88,16 +92,14 @@ class Stepper:
             del self.live[sequence]
         return Committed(gauges, finished, count * len(wasters), wasters)
 
-    def _stopped(self, step: Step, count: int) -> tuple[list[Sequence], Ids[Sequence]]:
-        """Whose output is complete with the tokens of a step, and whose tokens of it are thrown away."""
-        if self._flights is None:
-            return self.ends.stopped(step, count), ()
+    def _landed(self, flights: Flights, step: Step, count: int) -> tuple[list[Sequence], list[Sequence]]:
+        """Whose output is complete with the tokens of the oldest step in flight, and whose tokens are thrown away."""
         for forward in step.forwards:
             if forward.decode is not None:
-                self._flights.follow(forward.decode.journal)
-        flight = self._flights.land()
+                flights.follow(forward.decode.journal)
+        flight = flights.land()
         found = self.ends.stopped(step, count, tuple(flight.strays))
-        return [sequence for sequence in found if sequence not in flight.lost], tuple(flight.lost)
+        return [sequence for sequence in found if sequence not in flight.lost], list(flight.lost)
 
     def abort(self, sequence: Sequence) -> None:
         self._ask("abort", sequence)
