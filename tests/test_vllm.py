@@ -192,6 +192,13 @@ def test_a_stop_token_wastes_the_row_in_flight() -> None:
     assert serve(vllm(async_scheduling=False), [request("a", 4, 3, max_tokens=9)]).total("wasted_tokens") == 0
 
 
+def test_who_was_admitted_in_the_step_in_flight_may_be_preempted() -> None:
+    """Before anything is committed; the audit knows what it held."""
+    served = serve(vllm(7), [request("a", 12, 5), request("b", 12, 5)])
+    assert served.outcome == "completed" and served.ints("preempted")[:2] == [0, 1]
+    assert served.requests["b"]["token_times"][0] == 1.0  # its first token was in flight
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_most_steps_of_a_long_decode_are_decided_together(asynchronous: bool) -> None:
     backend = Spanning()
