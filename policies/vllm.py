@@ -38,11 +38,12 @@ class Vllm(Policy):
     running: Running
 
     def __init__(self, engine: EngineConfig, options: VllmOptions) -> None:
+        limits = server_defaults(engine.model_dump(), options.model_dump(), "", 0)  # where null was given
+        engine = engine.model_copy(update=limits)
         super().__init__(engine, options)
         self.choice = options
         self.overlap = options.async_scheduling
-        self.budget = engine.max_num_batched_tokens or 2048
-        self.seats = engine.max_num_seqs or 256
+        self.budget, self.seats = limits["max_num_batched_tokens"], limits["max_num_seqs"]
         self.longest = engine.max_model_len or math.inf
         self.threshold = options.long_prefill_token_threshold or math.inf
         check(engine, options, self.budget, self.seats)

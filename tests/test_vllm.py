@@ -166,6 +166,11 @@ def test_limits_left_out_are_those_of_a_server_on_the_device(
     assert (found["max_num_seqs"], found["max_num_batched_tokens"]) == (seqs, tokens)
 
 
+def test_a_limit_of_null_is_one_left_out() -> None:
+    policy = Vllm(EngineConfig(max_num_seqs=None), Vllm.Options.model_validate({}))
+    assert (policy.engine.max_num_seqs, policy.engine.max_num_batched_tokens) == (256, 2048)
+
+
 # Asynchronous or not
 
 
