@@ -131,8 +131,11 @@ class Vllm(Policy):
 
     def _shut(self) -> bool:
         """Nobody can be admitted beside the decode batch."""
-        running = self.running
-        return not self.waiting or len(running.seats) >= self.seats or self._still_refused()
+        return not self.waiting or self._full() or self._still_refused()
+
+    def _full(self) -> bool:
+        """No seat is left, or no token of the budget beside the decode batch."""
+        return len(self.running.seats) >= self.seats or len(self.running.batch.members) >= self.budget
 
     def _same_again(self, new_blocks: dict[Sequence, list[int]]) -> Step:
         """The step of the decode batch alone."""
@@ -351,10 +354,8 @@ class Vllm(Policy):
         return self.running.growth.steps_within(self.pool.free) if plain and self._stays_shut() else 0
 
     def _stays_shut(self) -> bool:
-        """Nobody waiting could be admitted while the running only decode. Their blocks may be what a head looks for."""
-        if not self.waiting or len(self.running.seats) >= self.seats:
-            return True
-        return self.refused is not None and self._refusal[0] is self.refused and self._refusal[2] is None
+        """Nobody waiting could be admitted while the running only decode, whatever blocks they publish."""
+        return not self.waiting or self._full() or (self._still_refused() and self._refusal[2] is None)
 
     def extend(self, step: Step, steps: int) -> list[int]:
         used, now = [], self.pool.used
