@@ -21,6 +21,7 @@ test: $(VENV)/dev-stamp        ## set up and pass the tests
 
 bench: $(VENV)/run-stamp       ## CPU time and memory of simulations
 	$(BIN)/python bench/speed.py
+	$(BIN)/python bench/decode.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

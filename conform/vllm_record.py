@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..engine.stepper import Stepper
-from ..policies.base import EmulatedSample, EngineConfig, Sequence, Step
+from ..policies.base import EmulatedSample, EngineConfig, Gauges, Sequence, Step
 from ..policies.vllm import Vllm
 from ..policies.vllm_options import VllmOptions
 from .frame import Facts, Frame
@@ -21,7 +21,7 @@ def replay_record(trace: Mapping[str, Any]) -> Iterator[Frame]:
     Times are seconds. The record counts the null block. Its ids in steps have a suffix after a dash, and those of
     preempted ones are a set.
     """
-    run = _Record(trace)
+    run = Record(trace)
     for number, recorded in enumerate(trace["steps"]):
         expected = {name: recorded[name] for name in COMPARED} | {
             "preempted": sorted(_plain(id) for id in recorded["preempted"]),
@@ -33,8 +33,8 @@ def replay_record(trace: Mapping[str, Any]) -> Iterator[Frame]:
     yield Frame(None, {"outputs": outputs}, {"outputs": run.outputs()}, "")
 
 
-class _Record:
-    """Drives the policy through the steps of a record."""
+class Record:
+    """Drives the policy through the steps of a record. `gauges`: after the latest commit."""
 
     def __init__(self, trace: Mapping[str, Any]) -> None:
         config = trace["config"]
@@ -43,6 +43,7 @@ class _Record:
             max_num_batched_tokens=config["max_num_batched_tokens"], max_model_len=config["max_model_len"],
         )
         self.policy = Vllm(engine, VllmOptions.model_validate({name: config[name] for name in OPTIONS}))
+        self.gauges = Gauges(0, 0)
         self._stepper = Stepper(self.policy)
         self._to_come = deque(sorted(trace["requests"], key=lambda request: request["added"]))
         self._sequences: dict[str, Sequence] = {}
@@ -61,7 +62,7 @@ class _Record:
         self._flying.append(step)
         if len(self._flying) > self.policy.overlap:
             landed = self._flying.popleft()
-            self._stepper.commit(landed, EmulatedSample(landed.sampling))
+            self.gauges = self._stepper.commit(landed, EmulatedSample(landed.sampling)).gauges
         return found
 
     def _arrive(self, request: Mapping[str, Any]) -> None:

@@ -107,6 +107,7 @@ class Audit:
             running = net + (self._states[sequence] is State.RUNNING)
             self._law("accounts", running in (0, 1), f"{sequence!r} was admitted or preempted twice in a row")
             self._states[sequence] = State.RUNNING if running > 0 else State.WAITING
+            self._held[sequence] = len(sequence.block_table)  # it may be preempted before this step is committed
         for sequence, _ in step.rejected:
             self._states[sequence] = State.REJECTED
             self._live.pop(sequence, None)

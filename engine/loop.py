@@ -182,7 +182,7 @@ class Loop:
         yield self._arrived
 
     def _step(self) -> Events:
-        further = self._carry_on()
+        further = self._carry_on() if self._depth else None
         if further is not None:
             yield from self._run_on(further)
             return
@@ -265,7 +265,7 @@ class Loop:
 
     def _carry_on(self) -> Further | None:
         """Decode steps like the one in flight that are scheduled before the next request arrives."""
-        if not self._depth or len(self._flying) != 1 or self._changed(self._flying[0].step):
+        if len(self._flying) != 1 or self._changed(self._flying[0].step):
             return None
         launched = self._flying[0]
         steps = self._stepper.horizon(launched.step)

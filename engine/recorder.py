@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..policies.base import Chunk, DecodeBatch, Sequence, Step
 from ..policies.decode_batch import Change
@@ -139,18 +140,20 @@ class Recorder:
     def _append_all(self, step: Step, span: Span, further: Further, committed: Committed, draft: _Draft) -> None:
         """The first step of a span, those like it, and the last, which differs in what its commit changed."""
         kv, host, ends = step.gauges.kv_used, span.host, further.ends
-        after = [kv, *further.used] if further.after is None else further.after
-        first = span.first_end if further.starts is None else further.starts[:-2]
-        starts = [span.first_end, *ends[-2:-1]] if further.starts is None else further.starts[:-1]
-        middle = Committed(replace(step.gauges, kv_used=after[0]), (), 0)
+        middle, after = Committed(step.gauges, (), 0), None
+        start: int | NDArray[np.int64] = span.first_end
+        last = int(ends[-2]) if len(ends) > 1 else span.first_end
+        if further.starts is not None and further.after is not None:
+            middle, after = Committed(replace(step.gauges, kv_used=further.after[0]), (), 0), further.after[1:-1]
+            start, last = further.starts[:-2], int(further.starts[-2])
         self.steps.append(self._row(step, 0, kv, middle, draft), span.start, span.first_end, host, span.device)
         draft = _Draft(draft.totals, (), 0, 0, 0)
         self.steps.append_series(
-            self._row(step, 1, kv, middle, draft), first, ends[:-1], further.used[:-1], after[1:-1],
+            self._row(step, 1, kv, middle, draft), start, ends[:-1], further.used[:-1], after,
             context_increment=draft.totals.decode_seqs, host=host, device=further.device[:-1],
         )
         row = self._row(step, len(ends), further.used[-1], committed, draft)
-        self.steps.append(row, int(starts[-1]), int(ends[-1]), host, float(further.device[-1]))
+        self.steps.append(row, last, int(ends[-1]), host, float(further.device[-1]))
 
     def _row(self, step: Step, place: int, kv: int, committed: Committed, draft: _Draft) -> tuple[int, ...]:
         """The counts of the step at `place` in its span; `kv`: units held after its scheduling."""

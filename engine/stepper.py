@@ -81,8 +81,12 @@ class Stepper:
         """Give the policy the tokens of the oldest step that is not committed, `count` for each sampling sequence.
         `ended`: whose token is its last, whatever length was expected."""
         self.ends.end(ended)
-        stopped, lost = self._stopped(step, count)
-        wasters = [*lost, *(sequence for sequence in stopped if sequence not in self.live)]
+        wasters: list[Sequence] = []
+        if self._flights is None:
+            stopped = self.ends.stopped(step, count)
+        else:
+            stopped, wasters = self._landed(self._flights, step, count)
+        wasters += [sequence for sequence in stopped if sequence not in self.live]
         surplus = self.ends.surplus(step)
         if surplus:
             sampled = {one: sampled[one][: len(sampled[one]) - surplus.get(one, 0)] for one in step.sampling()}
@@ -100,16 +104,14 @@ class Stepper:
         wasted = sum(count + step.accepted.get(sequence, 0) for sequence in wasters) + sum(surplus.values())
         return Committed(gauges, finished, wasted, wasters, surplus)
 
-    def _stopped(self, step: Step, count: int) -> tuple[list[Sequence], Ids[Sequence]]:
-        """Whose output is complete with the tokens of a step, and whose tokens of it are thrown away."""
-        if self._flights is None:
-            return self.ends.stopped(step, count), ()
+    def _landed(self, flights: Flights, step: Step, count: int) -> tuple[list[Sequence], list[Sequence]]:
+        """Whose output is complete with the tokens of the oldest step in flight, and whose tokens are thrown away."""
         for forward in step.forwards:
             if forward.decode is not None:
-                self._flights.follow(forward.decode.journal)
-        flight = self._flights.land()
+                flights.follow(forward.decode.journal)
+        flight = flights.land()
         found = self.ends.stopped(step, count, tuple(flight.strays))
-        return [sequence for sequence in found if sequence not in flight.lost], tuple(flight.lost)
+        return [sequence for sequence in found if sequence not in flight.lost], list(flight.lost)
 
     def abort(self, sequence: Sequence) -> None:
         self._ask("abort", sequence)

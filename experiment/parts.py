@@ -81,7 +81,7 @@ class _Builder:
         resolved = {
             "model": self._raw.get("model"), "hardware": self._raw.get("hardware"),
             "workload": self._workload_section(),
-            "engine": limits.model_dump() | {"empty_step": engine.empty_step}, "latency": latency.describe(),
+            "engine": policy.engine.model_dump() | {"empty_step": engine.empty_step}, "latency": latency.describe(),
             "policy": {"name": self._raw["policy"]["name"]} | policy.resolved_options(),
         }
         return Parts(workload, policy, latency, engine.empty_step, resolved, tuple(self._notes))

@@ -90,7 +90,7 @@ class DecodeBatch(Clock):
     @property
     def context_tokens(self) -> int:
         """Tokens whose KV the members hold before the step scheduled last, summed."""
-        return self._context + len(self.members) * (self.ticks + self.ahead)
+        return self._context + len(self.members) * (self.ticks + (self.ahead if self.flying else 0))
 
     def take_journal(self) -> list[Change]:
         journal, self.journal = self.journal, []

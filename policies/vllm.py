@@ -38,11 +38,12 @@ class Vllm(Policy):
     running: Running
 
     def __init__(self, engine: EngineConfig, options: VllmOptions) -> None:
+        limits = server_defaults(engine.model_dump(), options.model_dump(), "", 0)  # where null was given
+        engine = engine.model_copy(update=limits)
         super().__init__(engine, options)
         self.choice = options
         self.overlap = options.async_scheduling
-        self.budget = engine.max_num_batched_tokens or 2048
-        self.seats = engine.max_num_seqs or 256
+        self.budget, self.seats = limits["max_num_batched_tokens"], limits["max_num_seqs"]
         self.longest = engine.max_model_len or math.inf
         self.threshold = options.long_prefill_token_threshold or math.inf
         check(engine, options, self.budget, self.seats)
@@ -132,8 +133,11 @@ class Vllm(Policy):
 
     def _shut(self) -> bool:
         """Nobody can be admitted beside the decode batch."""
-        running = self.running
-        return not self.waiting or len(running.seats) >= self.seats or self._still_refused()
+        return not self.waiting or self._full() or self._still_refused()
+
+    def _full(self) -> bool:
+        """No seat is left, or no token of the budget beside the decode batch."""
+        return len(self.running.seats) >= self.seats or len(self.running.batch.members) >= self.budget
 
     def _same_again(self, new_blocks: dict[Sequence, list[int]]) -> Step:
         """The step of the decode batch alone."""
@@ -155,26 +159,18 @@ class Vllm(Policy):
         plan.budget -= len(self.running.batch)
         self._passed.clear()
         for sequence in visits:
-            here = sequence in self.running and sequence not in self._passed
-            if here and not self._advance(plan, sequence):
-                break
+            if sequence in self.running and sequence not in self._passed:
+                self._advance(plan, sequence)
 
     def _visits(self, due: list[Sequence]) -> list[Sequence]:
         """Whom to look at, in order: those that need a block or fill one, and all that are not in the decode batch.
-        Where the budget may run out among them, everybody."""
-        running = self.running
-        if running.others and not self._ample():
-            for sequence in list(running.batch):
-                running.step_out(sequence)
-            return list(running)
-        filling = running.growth.peek(1) if self.choice.enable_prefix_caching and not self.overlap else ()
-        return running.in_order([*due, *filling, *running.others])
 
-    def _ample(self) -> bool:
-        """The budget reaches for all that run, or runs out at the last of them only."""
-        *first, last = self.running.in_order(list(self.running.others))
-        left = self.budget - len(self.running.batch) - sum(self._wanted(sequence) for sequence in first)
-        return left >= (0 if last is self.running.last else self._wanted(last))
+        The decode batch needs no look: the budget reaches for whoever decoded before. What those ahead of it ask for
+        only shrinks, since nobody is admitted ahead of it and a prefill asks for the same until its end; and what was
+        asked for behind it was cut, if the budget had to.
+        """
+        filling = self.running.growth.peek(1) if self.choice.enable_prefix_caching and not self.overlap else ()
+        return self.running.in_order([*due, *filling, *self.running.others])
 
     def _wanted(self, sequence: Sequence) -> int:
         """Tokens that a running sequence would compute with no other limit than its own."""
@@ -183,15 +179,13 @@ class Vllm(Policy):
             return 0  # its token in flight is its last
         return int(min(known - start, self.threshold))
 
-    def _advance(self, plan: Plan, sequence: Sequence) -> bool:
-        """Schedule the next tokens of a running sequence; False if it had to preempt itself."""
+    def _advance(self, plan: Plan, sequence: Sequence) -> None:
+        """Schedule the next tokens of a running sequence."""
         member = sequence in self.running.batch
         start, known = self.running.position(sequence)
         length = 1 if member else int(min(self._wanted(sequence), plan.budget))
-        if not length:
-            return True
-        if not self._make_room(plan, sequence, start + length):
-            return False
+        if not length or not self._make_room(plan, sequence, start + length):
+            return
         blocks = self.blocks.grow(sequence, start + length)
         if blocks:
             plan.new_blocks[sequence] = blocks
@@ -201,10 +195,10 @@ class Vllm(Policy):
             decode = known > sequence.prompt_len and known - start == 1
             plan.add(Chunk(sequence, start, length, 0, start + length == known, decode))
         self.blocks.publish(sequence, min(start + length, sequence.num_tokens))
-        return True
 
     def _make_room(self, plan: Plan, sequence: Sequence, tokens: int) -> bool:
-        """Preempt until a running sequence has blocks for `tokens` tokens; False if that took the sequence itself."""
+        """Preempt until a running sequence has blocks for `tokens` tokens; False if that took the sequence itself, and
+        with it the turn of all behind it."""
         ahead = 0  # victims ahead of it that had got nothing in this step
         while self.blocks.missing(sequence, tokens) > self.pool.free:
             victim = self._victim()
@@ -362,10 +356,8 @@ class Vllm(Policy):
         return self.running.growth.steps_within(self.pool.free) if plain and self._stays_shut() else 0
 
     def _stays_shut(self) -> bool:
-        """Nobody waiting could be admitted while the running only decode. Their blocks may be what a head looks for."""
-        if not self.waiting or len(self.running.seats) >= self.seats:
-            return True
-        return self.refused is not None and self._refusal[0] is self.refused and self._refusal[2] is None
+        """Nobody waiting could be admitted while the running only decode, whatever blocks they publish."""
+        return not self.waiting or self._full() or (self._still_refused() and self._refusal[2] is None)
 
     def extend(self, step: Step, steps: int) -> list[int]:
         used, now = [], self.pool.used
