@@ -368,7 +368,7 @@ class Sglang(Policy):
 
     def horizon(self, step: Step) -> int:
         decodes = bool(self.flying) and not self.flying[-1].prefills and not self.flying[-1].chunks
-        if not decodes or step.preempted or (self.waiting and not self.rows.full):
+        if self.overlap or not decodes or step.preempted or (self.waiting and not self.rows.full):
             return 0
         return self.memory.steps_within(self.rows.members)
 

@@ -54,5 +54,7 @@ def test_two_processes_write_the_same_bytes(policy: str, pair: tuple[Path, Path]
     for name in names:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
     run = Run.load(one)
-    assert run.column("cached_tokens").sum() > 0 and run.column("preempted").sum() > 0
+    lacks = {"mistralrs_dense": ("waiting",), "sglang": ("cached_tokens",)}  # no cache; nobody is retracted here
+    busy = lacks.get(policy, ("cached_tokens", "preempted"))
+    assert all(run.column(name).sum() > 0 for name in busy)
     assert run.outcome == "completed" and run.meta["seed"] == 7

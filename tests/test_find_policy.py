@@ -56,7 +56,7 @@ def test_every_option_says_what_it_is() -> None:
 def test_an_unknown_name_lists_what_there_is(name: str, hint: str) -> None:
     with pytest.raises(PolicyNotFound, match=f"no policy '{name}'") as error:
         find_policy(name)
-    assert hint in str(error.value) and "continuous, mistralrs_paged" in str(error.value)
+    assert hint in str(error.value) and "continuous, mistralrs_dense, mistralrs_paged" in str(error.value)
 
 
 def test_a_file_is_looked_for_beside_the_experiment_then_here(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
