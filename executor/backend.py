@@ -1,7 +1,7 @@
 """The measured backend: a real model runs every step, and a clock says how long it took."""
 
 from collections import deque
-from collections.abc import Callable, Sequence as Ids
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
@@ -9,48 +9,54 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..engine.backend import StepResult
 from ..engine.errors import BackendFailed
-from ..policies.base import Sequence, Step
+from ..policies.base import Forward, Ledger, Sequence, Step
 from .attention.base import Needs
 from .attention.choose import choose
 from .cache import Pass, check_block_size
 from .clock import Stopwatch, stopwatch
 from .facts import machine_facts
-from .inputs import InputBuilder
+from .in_flight import Place, Sampled, places
+from .inputs import InputBuilder, Inputs
 from .linears import prepack, refusal as unpackable
 from .memory import require
 from .model import PagedModel
+from .own_pages import OwnPages
 from .runner import Runner
 from .warm_up import warm_up
 
 Outputs = Literal["forced", "sampled"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pending:
-    """A step that was launched: who gets which token, and the host's seconds so far."""
+    """A step that was launched: who gets which token, the host's seconds for its inputs, and those of the launch.
+    `alone`: no other step was in flight at any time of it."""
 
-    tokens: Ids[tuple[Ids[Sequence], Tensor]]
+    sampled: Sampled
     watch: Stopwatch
+    building: float
     launching: float
+    alone: bool
 
 
 class MeasuredBackend:
     """Runs steps on a model whose KV cache has blocks 0 to `blocks`: room for engines that count from 0 and from 1.
 
+    A step may be launched while the one ahead of it is not collected: tokens stay on the device until they are needed.
     `outputs`: `forced` leaves the end of an output to the workload, `sampled` ends it at the model's own end token
     (give the same to the loop). Tokens are greedy. `attention` is one of `attention.choose.NAMES`. `max_num_seqs` and
     `max_model_len` bound what is captured into CUDA graphs. `packed_linears`: weights laid out once (CPU, 16-bit).
-    Raises `ExecutorError` for what cannot run.
+    `ledger`: that of a policy which does not page; the backend then finds pages itself. Raises `ExecutorError` for what
+    cannot run.
     """
 
     def __init__(
         self, model: PagedModel, *, blocks: int, block_size: int, attention: str = "auto", outputs: Outputs = "forced",
         cuda_graphs: bool = True, packed_linears: bool = True, max_num_seqs: int | None = None,
-        max_model_len: int | None = None,
+        max_model_len: int | None = None, ledger: Ledger | None = None,
     ) -> None:
         check_block_size(block_size)
         self.empty_step = 0.0
@@ -62,7 +68,8 @@ class MeasuredBackend:
         self._blocks, self._block_size, self._rows = blocks, block_size, max_num_seqs or 256
         current = Pass(self.choice.attention)
         self._attach(current)
-        self.builder = InputBuilder(model.vocabulary, blocks + 1, block_size, model.device)
+        own = None if ledger is None else OwnPages(ledger, blocks + 1, block_size)
+        self.builder = InputBuilder(model.vocabulary, blocks + 1, block_size, model.device, own)
         self.runner = Runner(model, current, block_size)
         if cuda_graphs:
             longest = min(max_model_len or model.max_model_len or 1 << 62, blocks * block_size)
@@ -82,32 +89,48 @@ class MeasuredBackend:
         warm_up(self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows)
 
     def launch(self, step: Step) -> None:
-        """Start a step. Raises `BackendFailed` where memory runs out, `PolicyError` for blocks that are not there."""
+        """Start a step. Raises `BackendFailed` where memory runs out, `PolicyError` for a row that has no address."""
         start, watch = perf_counter(), stopwatch(self.model.device)
+        flying = places([pending.sampled for pending in self._pending])
+        building, sampled = 0.0, []
         try:
-            tokens = [self._run(forward, watch) for forward in step.forwards]
+            for forward in step.forwards:
+                inputs, seconds = self._inputs(forward, flying)
+                building += seconds
+                watch.start()
+                sampled.append((inputs.sampling, self.runner.run(inputs)))
+                watch.stop()
         except (MemoryError, RuntimeError) as error:
-            raise _told(error, step) from error
-        self._pending.append(_Pending(tokens, watch, perf_counter() - start))
+            if not _starved(error):
+                raise
+            raise _out_of_memory(error, step) from error
+        for pending in self._pending:
+            pending.alone = False
+        self._pending.append(_Pending(sampled, watch, building, perf_counter() - start, not self._pending))
 
-    def _run(self, forward: Any, watch: Stopwatch) -> tuple[Ids[Sequence], Tensor]:
-        inputs = self.builder.build(forward)
-        watch.start()
-        tokens = self.runner.run(inputs)
-        watch.stop()
-        return inputs.sampling, tokens
+    def _inputs(self, forward: Forward, flying: Mapping[Sequence, Place]) -> tuple[Inputs, float]:
+        start = perf_counter()
+        return self.builder.build(forward, flying), perf_counter() - start
 
     def collect(self) -> StepResult:
-        """Wait for the step launched first of those not yet collected."""
+        """Wait for the step launched first of those not yet collected.
+
+        By itself it took the time from its launch on. With another in flight its host seconds are those for its inputs
+        and for reading its tokens, and what it waited for the other does not count.
+        """
         start, pending = perf_counter(), self._pending.popleft()
+        device = pending.watch.seconds()
+        reading = perf_counter()
         sampled = {
-            sequence: [token] for sequences, tokens in pending.tokens
+            sequence: [token] for sequences, tokens in pending.sampled
             for sequence, token in zip(sequences, tokens.tolist(), strict=True)
         }
-        device = pending.watch.seconds()
-        seconds = pending.launching + perf_counter() - start
+        now = perf_counter()
+        host = pending.building + now - reading
+        if pending.alone:
+            host = max(pending.launching + now - start - device, 0.0)
         ended = self._ended(sampled) if self.outputs == "sampled" else ()
-        return StepResult(seconds, sampled, max(seconds - device, 0.0), device, ended)
+        return StepResult(host + device, sampled, host, device, ended)
 
     def _ended(self, sampled: dict[Sequence, list[int]]) -> list[Sequence]:
         ends = self.model.vocabulary.ends
@@ -142,14 +165,14 @@ def _pack(model: PagedModel) -> str:
     return f"{prepack(model.network)} packed once by oneDNN" if reason is None else f"plain: {reason}"
 
 
-def _told(error: Exception, step: Step) -> Exception:
-    """Out of memory becomes a message that says what to change; anything else stays what it is."""
-    text = str(error)
-    starved = isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in text
-    if not starved:
-        return error
+def _starved(error: Exception) -> bool:
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+
+
+def _out_of_memory(error: Exception, step: Step) -> BackendFailed:
     totals = step.totals
     return BackendFailed(
         f"out of memory in a step of {totals.prefill_tokens} prefill and {totals.decode_seqs} decode tokens: lower "
-        f"engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs ({text.strip().splitlines()[0]})"
+        "engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs "
+        f"({str(error).strip().splitlines()[0]})"
     )

@@ -1,18 +1,23 @@
 """From the rows of a forward pass to the tensors that the model runs on."""
 
-from collections.abc import Sequence as Ids
+from collections.abc import Mapping, Sequence as Ids
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..engine.errors import PolicyError
+from ..engine.errors import BackendFailed, PolicyError
 from ..policies.base import Chunk, Forward, Sequence
 from .attention.base import Rows
+from .in_flight import Place, fill
+from .own_pages import OwnPages
 from .tables import BlockTables
 from .tokens import Vocabulary, ids_of
+
+NOTHING: Mapping[Sequence, Place] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +42,28 @@ class Inputs:
 
 
 class InputBuilder:
-    """Reads sequences and their block tables; the ids of blocks are the policy's own, from 0 to `blocks - 1`."""
+    """Reads sequences and their block tables; the ids of blocks are the policy's own, from 0 to `blocks - 1`.
 
-    def __init__(self, vocabulary: Vocabulary, blocks: int, block_size: int, device: torch.device) -> None:
+    `own`: where pages come from if the policy keeps no block tables.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, blocks: int, block_size: int, device: torch.device, own: OwnPages | None = None
+    ) -> None:
         self._vocabulary = vocabulary
         self._block_size = block_size
         self._device = device
-        self._tables = BlockTables(blocks, block_size)
+        self._tables = BlockTables(blocks, block_size, own)
 
-    def build(self, forward: Forward) -> Inputs:
-        """Raises `PolicyError` where a row cannot be addressed: a block that the pool does not have, too few blocks,
-        or two tokens with one place."""
+    def build(self, forward: Forward, flying: Mapping[Sequence, Place] = NOTHING) -> Inputs:
+        """`flying`: tokens that are still on the device, of sequences whose last token no one has seen yet.
+
+        Raises `PolicyError` where a row cannot be addressed: a block that the pool does not have, too few blocks, two
+        tokens with one place, a token that is not known; `BackendFailed` for drafts, which no model proposed.
+        """
         chunks = list(forward.all_chunks())
+        if any(chunk.drafts for chunk in chunks):
+            raise BackendFailed("the executor has no draft model: turn the policy's speculation off")
         starts, lengths = _column([chunk.start for chunk in chunks]), _column([chunk.length for chunk in chunks])
         ends = starts + lengths
         table = self._tables.of([chunk.sequence for chunk in chunks], ends.tolist())
@@ -57,14 +72,24 @@ class InputBuilder:
         slots = self._slots(table, np.repeat(np.arange(len(chunks)), lengths), positions)
         samples = [row for row, chunk in enumerate(chunks) if chunk.samples]
         return Inputs(
-            self._put(self._ids(chunks))[None], self._put(positions)[None], self._put(slots),
+            self._ids(chunks, offsets, flying)[None], self._put(positions)[None], self._put(slots),
             self._rows(table, offsets, lengths, ends), self._put(offsets[1:][samples] - 1),
             [chunks[row].sequence for row in samples],
         )
 
-    def _ids(self, chunks: Ids[Chunk]) -> NDArray[np.int64]:
-        found = [ids_of(chunk.sequence.tokens, chunk.start, chunk.end) for chunk in chunks]
-        return self._vocabulary.of(np.concatenate(found))
+    def _ids(self, chunks: Ids[Chunk], offsets: NDArray[np.int64], flying: Mapping[Sequence, Place]) -> Tensor:
+        found = np.zeros(offsets[-1], np.int64)
+        late: dict[int, Place] = {}
+        for row, chunk in enumerate(chunks):
+            tokens = chunk.sequence.tokens
+            known = min(chunk.end, len(tokens))
+            if known < chunk.end:
+                late[int(offsets[row + 1]) - 1] = _in_flight(chunk, known, flying)
+            found[offsets[row]:offsets[row] + known - chunk.start] = ids_of(tokens, chunk.start, known)
+        ids = self._put(self._vocabulary.of(found))
+        if late:
+            fill(ids, late)
+        return ids
 
     def _slots(
         self, table: NDArray[np.int32], rows: NDArray[np.int64], positions: NDArray[np.int64]
@@ -94,6 +119,14 @@ class InputBuilder:
         if self._device.type == "cpu":
             return tensor
         return tensor.pin_memory().to(self._device, non_blocking=True)
+
+
+def _in_flight(chunk: Chunk, known: int, flying: Mapping[Sequence, Place]) -> Place:
+    """Where the last token of a chunk is, of which the first `known` tokens of the sequence are known."""
+    place = flying.get(chunk.sequence)
+    if place is None or known < chunk.end - 1:
+        raise PolicyError(f"{chunk.sequence!r} computes tokens {chunk.start} to {chunk.end}, {known} are known")
+    return place
 
 
 def _column(values: list[int]) -> NDArray[np.int64]:

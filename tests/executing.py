@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -103,11 +102,11 @@ def prompt_ids(vocabulary: int, prompt: Iterable[Piece]) -> Any:
 
 
 class Recording(MeasuredBackend):
-    """Keeps what each sequence sampled, and the logits it was sampled from."""
+    """Keeps who got tokens, and the logits that they were sampled from (of lost and wasted tokens too)."""
 
     def __init__(self, model: PagedModel, **choices: Any) -> None:
         super().__init__(model, **choices)
-        self.tokens: dict[str, list[int]] = {}
+        self.sequences: dict[str, Sequence] = {}
         self.logits: dict[str, list[Tensor]] = {}
         self.steps: list[Step] = []
         plain = self.runner.logits
@@ -127,9 +126,15 @@ class Recording(MeasuredBackend):
 
     def collect(self) -> StepResult:
         result = super().collect()
-        for sequence, tokens in result.sampled.items():
-            self.tokens.setdefault(sequence.id, []).extend(tokens)
+        self.sequences |= {sequence.id: sequence for sequence in result.sampled}
         return result
+
+    @property
+    def tokens(self) -> dict[str, list[int]]:
+        """The outputs, as the engine has them."""
+        return {
+            id: sequence.tokens.ids(sequence.prompt_len, sequence.num_tokens) for id, sequence in self.sequences.items()
+        }
 
 
 class AtOnce:
@@ -176,8 +181,10 @@ def serve(
     **choices: Any,
 ) -> Ran:
     """Serve requests that all come at once, on the CPU, with the laws checked."""
-    engine = served.engine
-    backend = Recording(model, blocks=engine.num_blocks, block_size=engine.block_size, outputs=outputs, **choices)
+    engine, ledger = served.engine, None if served.paged else served.ledger
+    backend = Recording(
+        model, blocks=engine.num_blocks, block_size=engine.block_size, outputs=outputs, ledger=ledger, **choices
+    )
     loop = Loop(served, AtOnce(requests), backend, audit=True, outputs=outputs)
     loop.run()
     return Ran(loop, backend, loop.recorder.run({}))
@@ -198,11 +205,11 @@ def mixed_requests() -> list[Arrival]:
 
 
 def differences(kind: str, ran: Ran, requests: Ids[Arrival]) -> list[str]:
-    """Whose tokens are not transformers' own."""
-    wrong = []
+    """Whose tokens are not transformers' own. What an engine runs beyond the end of an output is not looked at."""
+    wrong, outputs = [], ran.backend.tokens
     for each in requests:
         wanted = generated(kind, each.prompt, each.output).tokens
-        found = tuple(ran.backend.tokens.get(each.id, ()))
+        found = tuple(outputs.get(each.id, ()))[:each.output]
         if found != wanted:
             wrong.append(f"{each.id}: {found} instead of {wanted}")
     return wrong
@@ -210,11 +217,11 @@ def differences(kind: str, ran: Ran, requests: Ids[Arrival]) -> list[str]:
 
 def logit_error(kind: str, ran: Ran, requests: Ids[Arrival]) -> float:
     """Largest difference to transformers' logits."""
-    errors = [
-        (torch.stack(ran.backend.logits[each.id]) - generated(kind, each.prompt, each.output).logits).abs().max()
-        for each in requests
-    ]
-    return float(np.max(errors))
+    errors = []
+    for each in requests:
+        found, wanted = ran.backend.logits[each.id][:each.output], generated(kind, each.prompt, each.output).logits
+        errors.append(float((torch.stack(found) - wanted).abs().max()))
+    return max(errors)
 
 
 def sequence(id: str, tokens: int, blocks: Ids[int], *, computed: int = 0) -> Sequence:

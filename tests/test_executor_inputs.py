@@ -11,11 +11,14 @@ from hypothesis import given, settings, strategies as st
 torch = pytest.importorskip("torch", reason="the executor needs torch: pip install 'arcsim[executor]'")
 pytest.importorskip("transformers", reason="the executor needs transformers: pip install 'arcsim[executor]'")
 
-from arcsim.engine.errors import PolicyError
+from arcsim.engine.errors import BackendFailed, PolicyError
+from arcsim.executor.in_flight import places
 from arcsim.executor.inputs import InputBuilder
+from arcsim.executor.own_pages import OwnPages
 from arcsim.executor.tables import BlockTables
 from arcsim.executor.tokens import Vocabulary, greedy, ids_of
 from arcsim.policies.base import Chunk, DecodeBatch, Forward, Sequence, Tokens
+from arcsim.policies.kv.dense_cache import DenseCache
 
 from .executing import sequence
 
@@ -136,3 +139,38 @@ def test_greedy_takes_the_first_of_equal_tokens() -> None:
     assert greedy(logits).tolist() == [1, 0]
     assert greedy(logits.bfloat16()).tolist() == [1, 0]
     assert greedy(torch.empty(0, 3)).tolist() == []
+
+
+# Steps in flight, and policies without block tables
+
+
+def test_a_token_in_flight_is_taken_from_the_device() -> None:
+    """The step ahead has sampled a sequence's last token, but nobody has seen it yet."""
+    one, other = sequence("a", 5, [1, 2], computed=5), sequence("b", 3, [4], computed=3)
+    flying = places([[([other, one], torch.tensor([11, 12]))], [([one], torch.tensor([77]))]])
+    inputs = _builder().build(Forward([Chunk(one, 5, 1), Chunk(other, 3, 1)]), flying)
+    assert inputs.ids.tolist() == [[77, 11]]
+    assert inputs.positions.tolist() == [[5, 3]]
+    with pytest.raises(PolicyError, match="computes tokens 5 to 6, 5 are known"):
+        _builder().build(Forward([Chunk(one, 5, 1)]))
+
+
+def test_drafts_are_refused() -> None:
+    with pytest.raises(BackendFailed, match="no draft model: turn the policy's speculation off"):
+        _builder().build(Forward([Chunk(sequence("a", 5, [1, 2], computed=4), 4, 1, decode=True, drafts=2)]))
+
+
+def test_pages_follow_the_ledger_of_a_policy_without_block_tables() -> None:
+    ledger, one, other = DenseCache(), sequence("a", 9, []), sequence("b", 9, [])
+    pages = OwnPages(ledger, 4, 4)
+    ledger.hold(one, 9)
+    assert len(pages.of(one, 9)) == 3
+    with pytest.raises(BackendFailed, match="of 4 blocks of 4 tokens is full: .* needs 2 more, 1 are free"):
+        pages.of(other, 5)
+    ledger.hold(one, 4)
+    pages.release()
+    assert set(pages.of(one, 4)).isdisjoint(pages.of(other, 9))
+    ledger.drop(one)
+    pages.release()
+    ledger.hold(other, 9)
+    assert len(pages.of(other, 16)) == 4

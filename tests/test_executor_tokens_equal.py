@@ -4,7 +4,7 @@ Tried by hand, each fails here: the block of another row read or written, the ca
 positions not counted from the chunk's start, a prefix hit taken as computed anew, the token after the last one fed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence as Ids
 from typing import Any, get_args
 
 import pytest
@@ -14,10 +14,10 @@ pytest.importorskip("transformers", reason="the executor needs transformers: pip
 
 from arcsim.executor import tables
 from arcsim.executor.attention import reference
-from arcsim.policies.base import EngineConfig
+from arcsim.policies.base import EngineConfig, Policy
 from arcsim.policies.find import known_policies
 
-from .executing import TINY, differences, logit_error, mixed_requests, policy, serve, tiny
+from .executing import TINY, differences, logit_error, mixed_requests, policy, request, serve, tiny
 
 CACHING = ("cach", "prefix", "radix")
 """Parts of the names of options that turn a prefix cache on and off, in any policy."""
@@ -25,8 +25,13 @@ CACHING = ("cach", "prefix", "radix")
 NOT_THE_EXECUTORS = {("mistralrs_paged", "caching", "by_len")}
 """Options under which the real engine itself computes wrong tokens."""
 
-LEGS = {"mistralrs_paged": ({"decode": "ragged"}, {"decode": "bucketed", "prefill": "length_rule"})}
-"""Further options that change what a batch looks like."""
+LEGS: Mapping[str, Ids[dict[str, Any]]] = {
+    "mistralrs_dense": ({}, {"version": "0.9.5"}, {"ragged_admission": "granted"}),
+    "mistralrs_paged": ({"decode": "ragged"}, {"decode": "bucketed", "prefill": "length_rule"}),
+    "sglang": ({"disable_overlap_schedule": True}, {}, {"enable_mixed_chunk": True}),
+    "vllm": ({"async_scheduling": False}, {}),
+}
+"""Further options that change what a batch looks like, or when a step is launched."""
 
 SHAPES = ((1, 4, 60), (7, 1, 60), (7, 32, 60), (None, 16, 60), (40, 4, 400))
 """Tokens of a step, of a block and of the pool. A request has up to 39: only the last has room for all."""
@@ -43,11 +48,13 @@ def _caching(name: str) -> Iterator[dict[str, Any]]:
     yield from kinds or [{}]
 
 
-def _variants() -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in known_policies():
+def _variants() -> Iterator[tuple[str, dict[str, Any], tuple[int | None, int, int]]]:
+    """Each policy with and without its prefix cache, in each shape; one shape if it heeds none."""
+    for name, policy_class in known_policies().items():
         for caching in _caching(name):
             for leg in LEGS.get(name, ({},)):
-                yield name, caching | leg
+                for shape in SHAPES if policy_class.paged else SHAPES[-1:]:
+                    yield name, caching | leg, shape
 
 
 def _engine(budget: int | None, block_size: int, pool: int = 60) -> EngineConfig:
@@ -56,14 +63,37 @@ def _engine(budget: int | None, block_size: int, pool: int = 60) -> EngineConfig
                         max_num_batched_tokens=budget)
 
 
-@pytest.mark.parametrize(("budget", "block_size", "pool"), SHAPES)
-@pytest.mark.parametrize(("name", "options"), list(_variants()), ids=str)
-def test_every_policy(name: str, options: dict[str, Any], budget: int | None, block_size: int, pool: int) -> None:
+def _served(name: str, options: dict[str, Any], shape: tuple[int | None, int, int]) -> Policy:
+    """SGLang cuts prompts by an option of its own."""
+    budget, block_size, _ = shape
+    if name == "sglang":
+        options = options | {"chunked_prefill_size": -1 if budget is None else -(-budget // block_size) * block_size}
+    return policy(name, _engine(*shape), **options)
+
+
+@pytest.mark.parametrize(("name", "options", "shape"), list(_variants()), ids=str)
+def test_every_policy(name: str, options: dict[str, Any], shape: tuple[int | None, int, int]) -> None:
     requests = mixed_requests()
-    ran = serve(tiny("qwen2"), requests, policy(name, _engine(budget, block_size, pool), **options))
+    ran = serve(tiny("qwen2"), requests, _served(name, options, shape))
     assert ran.loop.outcome == "completed", ran.loop.report
     assert not differences("qwen2", ran, requests)
-    assert ran.preempted > 0 or budget == 1 or pool > 60
+    budget, _, pool = shape
+    assert ran.preempted > 0 or budget == 1 or pool > 60 or name == "sglang"
+
+
+@pytest.mark.parametrize("block_size", [1, 4])
+@pytest.mark.parametrize("radix", [False, True])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_sglang_retracts(overlap: bool, radix: bool, block_size: int) -> None:
+    """It lets in what will need more than there is only where it reserves nothing for who is running."""
+    requests = [request(str(row), 5 + row % 3, 18) for row in range(7)]
+    served = policy(
+        "sglang", _engine(None, block_size), disable_overlap_schedule=not overlap, disable_radix_cache=not radix,
+        init_new_token_ratio=0.0, retract_decode_steps=2,
+    )
+    ran = serve(tiny("qwen2"), requests, served)
+    assert not differences("qwen2", ran, requests)
+    assert ran.preempted > 0
 
 
 @pytest.mark.parametrize("attention", ["reference", "cpp"])
