@@ -11,7 +11,7 @@ from .sequence import Clock
 from .sglang_admission import Admission, Grant, Verdict
 from .sglang_door import STUB, Door, default_seats
 from .sglang_memory import Memory
-from .sglang_options import SglangOptions
+from .sglang_options import SglangOptions, check_chunk
 from .sglang_order import Order
 from .sglang_queue import Queue
 from .sglang_ratio import NewTokenRatio
@@ -41,6 +41,7 @@ class Sglang(Policy):
 
     def __init__(self, engine: EngineConfig, options: SglangOptions) -> None:
         super().__init__(engine, options)
+        check_chunk(options, engine)
         self.choice = options
         self.overlap = not options.disable_overlap_schedule
         self.mixes = options.enable_mixed_chunk and options.chunked_prefill_size != -1

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from .base import Options
+from .base import EngineConfig, Options
 
 SchedulePolicy = Literal["fcfs", "lpm", "lof", "dfs-weight"]
 
@@ -50,3 +50,16 @@ class SglangOptions(Options):
         if value == -1 or value > 0:
             return value
         raise ValueError(f"{value}, but it has to be above 0, or -1 to leave prompts whole")
+
+
+def check_chunk(options: SglangOptions, engine: EngineConfig) -> None:
+    """Refuse what SGLang's server refuses: chunks are whole pages, and one shorter than a page would never run.
+
+    Raises ValueError. Under `strict_sglang` the scheduler alone is followed, which does not look.
+    """
+    chunk, page = options.chunked_prefill_size, engine.block_size
+    if not options.strict_sglang and chunk != -1 and chunk % page:
+        raise ValueError(
+            f"policy.chunked_prefill_size ({chunk}) is no multiple of engine.block_size ({page}), SGLang's page_size: "
+            f"give {max(chunk // page, 1) * page}, or -1 to leave prompts whole"
+        )

@@ -5,7 +5,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from hypothesis import HealthCheck, reject, settings, strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from arcsim.policies.base import EngineConfig, Policy
@@ -89,7 +89,8 @@ def engines(draw: st.DrawFn, policy: type[Policy]) -> EngineConfig:
 @st.composite
 def built(draw: st.DrawFn, policy: type[Policy]) -> Policy:
     """A fresh policy; combinations that it refuses are not drawn."""
-    bare = {name: False for name in policy.Options.model_fields if name == "strict_vllm"}  # lets in what stalls
+    strict = ("strict_vllm", "strict_sglang")  # lets in what stalls
+    bare = {name: False for name in policy.Options.model_fields if name in strict}
     engine, options = draw(engines(policy)), draw(options_of(policy.Options, **bare))
     try:
         return policy(engine, options)
@@ -106,7 +107,14 @@ def options_of(model: type[BaseModel], **fixed: Any) -> st.SearchStrategy[BaseMo
     """All values of what is a choice or a flag, small ones of what is a count; the rest keeps its default."""
     known = {name: values_of(field) for name, field in model.model_fields.items() if name not in fixed}
     drawn = {name: values for name, values in known.items() if values is not None}
-    return st.fixed_dictionaries({}, optional=drawn).map(lambda found: model(**found, **fixed))
+    return st.fixed_dictionaries({}, optional=drawn).map(lambda found: _valid(model, found | fixed))
+
+
+def _valid(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    try:
+        return model(**values)
+    except ValidationError:
+        return reject()  # a value between those that are allowed
 
 
 def values_of(field: FieldInfo) -> st.SearchStrategy[Any] | None:

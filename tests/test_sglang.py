@@ -80,7 +80,7 @@ def random_arrivals(rng: random.Random) -> list[Arrival]:
 
 def random_options(rng: random.Random) -> dict[str, Any]:
     choices: dict[str, list[Any]] = {
-        "schedule_policy": ["fcfs", "lpm", "lof", "dfs-weight"], "chunked_prefill_size": [-1, 16, 32, 100, 8192],
+        "schedule_policy": ["fcfs", "lpm", "lof", "dfs-weight"], "chunked_prefill_size": [-1, 16, 32, 96, 8192],
         "max_prefill_tokens": [64, 16384], "enable_mixed_chunk": [False, True], "disable_radix_cache": [False, True],
         "ignore_eos": [False, False, True], "init_new_token_ratio": [0.05, 0.3, 0.7], "max_queued_requests": [None, 6],
         "prefill_max_requests": [None, 2], "clip_max_new_tokens": [16, 4096], "seats": [None, 2, 16],
@@ -202,10 +202,11 @@ def test_a_second_prompt_is_not_cut_in_a_step_unless_strict() -> None:
     """A cut prompt ends on a page; what is left of the chunk goes to one that ignores EOS, and is cut anywhere."""
     for strict, outcome in ((False, "completed"), (True, "engine fault")):
         chosen = policy(
-            page=16, chunked_prefill_size=33, disable_radix_cache=True, disable_overlap_schedule=True,
-            strict_sglang=strict,
+            page=16, chunked_prefill_size=32, enable_mixed_chunk=True, disable_radix_cache=True,
+            disable_overlap_schedule=True, strict_sglang=strict,
         )
-        loop = Loop(chosen, Known([request("a", 60, 4), request("b", 90, 4)]), SimulatedBackend(SECOND_EACH))
+        arrivals = [request("r", 10, 30), request("a", 60, 4, 2.5), request("b", 90, 4, 2.5)]
+        loop = Loop(chosen, Known(arrivals), SimulatedBackend(SECOND_EACH))
         add = chosen.add
 
         def mark(sequence: Sequence) -> str | None:
@@ -216,6 +217,14 @@ def test_a_second_prompt_is_not_cut_in_a_step_unless_strict() -> None:
         loop.run()
         assert loop.outcome == outcome
         assert ("a and b are both computed in part" in loop.report) == strict
+
+
+def test_a_chunk_is_whole_pages_unless_strict() -> None:
+    """The server refuses it; the scheduler alone goes on, and a chunk below a page never runs."""
+    with pytest.raises(ValueError, match=r"chunked_prefill_size \(33\) .* give 32"):
+        policy(page=16, chunked_prefill_size=33)
+    loop = served(policy(page=16, chunked_prefill_size=8, strict_sglang=True), [request("a", 20, 4)])
+    assert loop.outcome == "stalled"
 
 
 def test_a_full_queue_turns_newcomers_away_and_retracted_requests_too() -> None:
