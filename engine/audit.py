@@ -5,9 +5,13 @@ from collections.abc import Iterable
 from enum import Enum
 
 from ..policies.base import Policy, Sequence, Step
+from ..policies.kv.ledger import Ledger
 from .ends import Ends
 from .errors import LawBroken
 from .stepper import Committed
+
+SCANNED_AT_ONCE = 8192
+"""Units of a ledger up to which all of it is looked at after every step."""
 
 
 class State(Enum):
@@ -24,7 +28,8 @@ class Audit:
     """Keeps its own account of every request from the facts of the steps, and holds the policy to it.
 
     The laws: `time` never goes back; `kv`: free + held == usable, holders are counted right and every row has room for
-    its tokens; `budget`: tokens of a step; `seats`: sequences of a step; `cached`: 0 <= hit < tokens of the sequence;
+    its tokens (a ledger of n units, n above `SCANNED_AT_ONCE`, is counted at every n/SCANNED_AT_ONCE-th step and at the
+    end); `budget`: tokens of a step; `seats`: sequences of a step; `cached`: 0 <= hit < tokens of the sequence;
     `accounts`: every request is in exactly one state, and the policy's queues agree; `preemption` frees something;
     `rows`: a decode row carries one token, and drafts only where the policy speculates; `door`: what can never fit the
     ledger is not let in; `once`: a pass looks at each waiting request once at most; `output`: a finished request has
@@ -39,6 +44,7 @@ class Audit:
         self._live: dict[Sequence, None] = {}  # waiting or running
         self._held: dict[Sequence, int] = {}
         self._step = -1
+        self._scanned = -1
         self._time = 0
 
     def arrive(self, sequence: Sequence, reason: str | None) -> None:
@@ -131,9 +137,19 @@ class Audit:
     def _check_ledger(self) -> None:
         ledger, queued = self._policy.ledger, [*self._policy.waiting, *self._policy.running]
         if ledger is not None:
-            wrong = ledger.violations(queued)
-            self._law("kv", not wrong, "; ".join(wrong))
+            if (self._step - self._scanned) * SCANNED_AT_ONCE >= ledger.usable:
+                self._scan(ledger, queued)
             self._held = {sequence: ledger.room(sequence) for sequence in queued}
+
+    def close(self) -> None:
+        """Everything is served, and what was not counted since the last scan of the ledger is."""
+        if self._policy.ledger is not None:
+            self._scan(self._policy.ledger, [*self._policy.waiting, *self._policy.running])
+
+    def _scan(self, ledger: Ledger, queued: list[Sequence]) -> None:
+        self._scanned = self._step
+        wrong = ledger.violations(queued)
+        self._law("kv", not wrong, "; ".join(wrong))
 
     def _law(self, name: str, holds: object, otherwise: str) -> None:
         if not holds and name not in self._policy.exempt:

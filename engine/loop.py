@@ -89,6 +89,8 @@ class Loop:
         """Serve until everything is accounted for. Raises `PolicyError`, `LawBroken`, or what the backend raises."""
         try:
             self._env.run(until=self._env.process(self._serve()))
+            if self._audit is not None:
+                self._audit.close()
         except EngineFault as fault:
             self._stop("engine fault", str(fault))
         except BackendFailed as failure:

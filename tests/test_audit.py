@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from arcsim.engine import audit as audit_module
 from arcsim.engine.audit import Audit, State, states
 from arcsim.engine.ends import Ends
 from arcsim.engine.errors import LawBroken
@@ -196,6 +197,17 @@ def test_a_policy_may_own_up_to_a_law_its_engine_breaks(name: str) -> None:
         exempt: ClassVar[frozenset[str]] = frozenset({law})
 
     assert run(Exempt(policy.engine, policy.options)).outcome == "completed"
+
+
+@pytest.mark.parametrize(("once", "step"), [(8, 0), (1, 4)])
+def test_a_leak_in_a_pool_too_large_to_count_at_every_step_is_found_all_the_same(
+    once: int, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end, if no scan came before. (Tried: a close that does not look.)"""
+    policy = like(Leaks, blocks=8)
+    monkeypatch.setattr(audit_module, "SCANNED_AT_ONCE", once)
+    with pytest.raises(LawBroken, match=rf"law kv broken by Leaks in step {step}: block"):
+        run(policy)
 
 
 def test_without_an_audit_nothing_is_checked() -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence as Ids
+from itertools import chain
 
 from ..sequence import Sequence
 
@@ -118,7 +119,9 @@ class BlockPool:
         return self._wrong_holders(holders) + self._wrong_count(0)
 
     def _wrong_holders(self, holders: Iterable[Sequence]) -> list[str]:
-        listed = Counter(block for sequence in holders for block in sequence.block_table)
+        listed = Counter(chain.from_iterable(sequence.block_table for sequence in holders))
+        if dict(listed) == self._holders:
+            return []
         return [
             f"block {block} is held {self._holders.get(block, 0)} times, but {listed.get(block, 0)} sequences list it"
             for block in sorted(listed.keys() | self._holders.keys())
