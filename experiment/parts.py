@@ -25,7 +25,6 @@ from .errors import UserError
 from .faults import validated
 from .plan import Config
 
-
 Fit = Callable[[EngineSection, dict[str, Any]], int]
 """The blocks of `num_blocks: auto`, beside the other limits."""
 
