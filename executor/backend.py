@@ -107,7 +107,7 @@ class MeasuredBackend:
                 sampled.append((inputs.sampling, self.runner.run(inputs)))
                 watch.stop()
         except (MemoryError, RuntimeError) as error:
-            if not _starved(error):
+            if not starved(error):
                 raise
             raise _out_of_memory(error, step) from error
         for pending in self._pending:
@@ -167,7 +167,8 @@ def _needs(model: PagedModel, block_size: int) -> Needs:
     )
 
 
-def _starved(error: Exception) -> bool:
+def starved(error: Exception) -> bool:
+    """Memory ran out, on either kind of device."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 

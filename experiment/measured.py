@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-import torch
-
 from ..engine.backend import Backend
 from ..executor.attention.choose import choose
 from ..executor.backend import MeasuredBackend
@@ -18,6 +16,7 @@ from ..executor.memory import gib
 from ..executor.model import PagedModel, load
 from ..executor.pool import auto_blocks
 from ..executor.prospect import Prospect, prospect
+from ..executor.ready import ready, use_threads
 from ..traces.run import Run
 from .errors import UserError
 from .jobs import Done, Job, Key
@@ -72,8 +71,7 @@ class MeasuredArm:
 
     def check(self, jobs: Sequence[Job]) -> None:
         """Raises `UserError` or `ExecutorError` for whatever can be told before a model is loaded."""
-        if self.choices.threads is not None:
-            torch.set_num_threads(self.choices.threads)
+        use_threads(self.choices.threads)
         for job in jobs:
             model = self._prospect(job.config)
             block_size = check_measured(job.config, model)
@@ -130,19 +128,16 @@ class MeasuredArm:
         policy, choices = parts.policy, self.choices
         gc.collect()  # a former run's graphs hold memory
         try:
-            backend = MeasuredBackend(
+            return ready(
                 model, blocks=parts.blocks, block_size=parts.block_size, attention=choices.attention,
                 outputs=choices.outputs, cuda_graphs=choices.cuda_graphs, max_num_seqs=policy.engine.max_num_seqs,
                 max_model_len=policy.engine.max_model_len, ledger=None if policy.paged else policy.ledger,
                 clock=choices.clock,
             )
-            backend.warm_up()
-        except (ExecutorError, MemoryError, torch.OutOfMemoryError) as error:
-            told = str(error) if isinstance(error, ExecutorError) else _no_room(parts, error)
-            if late:
-                return Unready(told)
-            raise UserError(told) from error
-        return backend
+        except ExecutorError as error:
+            if not late:
+                raise
+            return Unready(str(error))
 
 
 @dataclass(slots=True)
@@ -166,12 +161,6 @@ class _Loaded:
 def _key(config: Config) -> str:
     name, folder = model_of(config)
     return f"{folder}/{name}"
-
-
-def _no_room(parts: MeasuredParts, error: Exception) -> str:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return (f"out of memory with a KV pool of {parts.blocks:,} blocks of {parts.block_size} tokens, before the first "
-            f"step: lower engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs ({first})")
 
 
 def _notes(model: PagedModel, facts: dict[str, Any]) -> list[str]:
