@@ -81,6 +81,7 @@ def run_gpu(
     ] = "forced",
     cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
+    clock: Annotated[str, typer.Option(help="wall, or cpu: the thread's own seconds, on a busy machine.")] = "wall",
     seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for runs and report.")] = None,
     sets: Sets = [],  # noqa: B006
@@ -96,10 +97,10 @@ def run_gpu(
     from .experiment.torch_needed import torch_needed
 
     with torch_needed("run-gpu"):
-        from .experiment.measured import Choices, MeasuredArm, outputs_of
+        from .experiment.measured import Choices, MeasuredArm, clock_of, outputs_of
     planned = plan(load(config), [*sets, *([] if model is None else [f"model={model}"])], variant)
     folder = out if out is not None else Path("runs") / f"{planned.shape.name}.measured"
-    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed)
+    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed, clock_of(clock))
     _run(planned, folder, MeasuredArm(choices, audit), quiet=quiet, json=json)
 
 
@@ -235,14 +236,17 @@ def models(json: Json = False) -> None:
 def fit(
     sources: Annotated[list[Path], typer.Argument(help="Run folders, or one YAML that describes a table of totals.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
+    model: Annotated[str, typer.Option(help="affine: a few straight lines. table: the cost at knots (runs only).")] = (
+        "affine"
+    ),
     json: Json = False,
 ) -> None:
-    """Fit the affine latency model to measured steps (runs), or to measured totals (a table)."""
+    """Fit a latency model to measured steps (runs), or the affine one to measured totals (a table)."""
     from .console import print_json
     from .console_fit import print_fit
     from .experiment.fit import fit_sources
 
-    fitted = fit_sources(sources)
+    fitted = fit_sources(sources, model)
     fitted.save(out)
     if json:
         print_json(fitted.as_dict() | {"file": str(out)})

@@ -10,6 +10,7 @@ from ..engine.backend import Backend
 from ..executor.attention.choose import choose
 from ..executor.backend import MeasuredBackend
 from ..executor.cache import check_block_size
+from ..executor.clock import Clock, ticker
 from ..executor.errors import ExecutorError
 from ..executor.memory import gib
 from ..executor.model import PagedModel, load
@@ -34,11 +35,18 @@ def outputs_of(name: str) -> Outputs:
     raise UserError(f"--outputs {name}: forced (as long as the workload says) or sampled (until the model ends them)")
 
 
+def clock_of(name: str) -> Clock:
+    """Raises `UserError` for a name that is neither."""
+    if name == "wall" or name == "cpu":
+        return name
+    raise UserError(f"--clock {name}: wall, or cpu (what the thread computed, on a busy machine)")
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """How a model is run. `device`: auto, cpu, cuda, cuda:N; `attention`: one of `executor.attention.choose.NAMES`;
     `dtype`: auto is that of the config. `outputs`: see `MeasuredBackend`. `threads` None: torch's own number. `seed`:
-    of random weights."""
+    of random weights. `clock`: see `executor.clock.Clock`."""
 
     device: str = "auto"
     attention: str = "auto"
@@ -47,6 +55,7 @@ class Choices:
     cuda_graphs: bool = True
     threads: int | None = None
     seed: int = 0
+    clock: Clock = "wall"
 
 
 @dataclass(slots=True)
@@ -68,6 +77,7 @@ class MeasuredArm:
             block_size = check_measured(job.config, model)
             check_block_size(block_size)
             choose(self.choices.attention, model.needs(block_size))
+            ticker(self.choices.clock, model.device)
 
     def _prospect(self, config: Config) -> Prospect:
         key, (name, folder) = _key(config), model_of(config)
@@ -122,6 +132,7 @@ class MeasuredArm:
                 model, blocks=parts.blocks, block_size=parts.block_size, attention=choices.attention,
                 outputs=choices.outputs, cuda_graphs=choices.cuda_graphs, max_num_seqs=policy.engine.max_num_seqs,
                 max_model_len=policy.engine.max_model_len, ledger=None if policy.paged else policy.ledger,
+                clock=choices.clock,
             )
         except ExecutorError as error:
             if not late:

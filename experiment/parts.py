@@ -13,8 +13,7 @@ from ..models.shape import ModelShape, load_model
 from ..policies.base import EngineConfig, Policy
 from ..policies.find import PolicyNotFound, find_policy
 from ..sim.kv_capacity import auto_num_blocks
-from ..sim.latency.affine import Affine
-from ..sim.latency.config import LatencyConfig, LatencyError, build_latency, load_latency_file
+from ..sim.latency.config import AnyLatency, LatencyConfig, LatencyError, build_latency, load_latency_file
 from ..sim.latency.model import LatencyModel
 from ..sim.latency.roofline import RooflineConfig
 from ..workloads.build import build as build_workload
@@ -193,10 +192,10 @@ class _Builder(Builder):
         except ValueError as error:
             raise UserError(f"{self._config.where('model')}: {error}") from error
 
-    def _latency_config(self) -> Affine | RooflineConfig:
+    def _latency_config(self) -> AnyLatency:
         section = self._raw.get("latency", {"kind": "roofline"})
         if not isinstance(section, str):
-            config: Affine | RooflineConfig = validated(LatencyConfig, section, self._config, "latency")
+            config: AnyLatency = validated(LatencyConfig, section, self._config, "latency")
             return config
         try:
             return load_latency_file(_existing(self._folder("latency"), section))
@@ -204,7 +203,7 @@ class _Builder(Builder):
             raise UserError(f"{self._config.where('latency')}: {error}") from error
 
     def _latency(
-        self, config: Affine | RooflineConfig, model: ModelShape | None, hardware: Hardware | None
+        self, config: AnyLatency, model: ModelShape | None, hardware: Hardware | None
     ) -> LatencyModel:
         try:
             return build_latency(config, model, hardware)
@@ -212,7 +211,7 @@ class _Builder(Builder):
             raise UserError(f"{self._config.where('latency')}: {error}") from error
 
     def _fitting_blocks(
-        self, model: ModelShape | None, hardware: Hardware | None, latency: Affine | RooflineConfig,
+        self, model: ModelShape | None, hardware: Hardware | None, latency: AnyLatency,
         engine: EngineSection, values: dict[str, Any],
     ) -> int:
         where = self._config.where("engine.num_blocks")
