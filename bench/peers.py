@@ -22,6 +22,8 @@ from arcsim.policies.continuous import Continuous
 from arcsim.workloads.arrival import Arrival
 
 BLOCK = 16
+BUDGET = 2048
+"""Tokens of a step, the policy's own default: large passes fall out of the processor's caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,7 @@ def executor(setting: Setting, most: int, *, fast: bool) -> Serve:
     """Scheduling included; `fast`: the C++ attention and packed linears."""
     model = load(prospect(setting.model, dtype=setting.dtype))
     engine = EngineConfig(
-        block_size=BLOCK, num_blocks=most * setting.pages + 1, max_num_seqs=most,
-        max_num_batched_tokens=most * setting.prompt,
+        block_size=BLOCK, num_blocks=most * setting.pages + 1, max_num_seqs=most, max_num_batched_tokens=BUDGET,
     )
     backend = ready(
         model, blocks=engine.num_blocks, block_size=BLOCK, attention="cpp" if fast else "reference",
@@ -151,7 +152,7 @@ ENGINES: dict[str, Callable[[Setting, int], Serve]] = {
     "vLLM (CPU)": vllm,
 }
 NEEDED = {"vLLM (CPU)": "vllm"}
-LLAMA = "llama.cpp reads weights in its own format only: convert the shape to GGUF and run llama-batched-bench beside this"
+LLAMA = "llama.cpp reads its own format of weights only: convert the shape to GGUF, run llama-batched-bench beside this"
 
 
 def measure(setting: Setting, counts: list[int], names: list[str], rounds: int) -> Iterator[Rate]:
@@ -195,7 +196,8 @@ def _reason(error: Exception) -> str:
 def table(rates: list[Rate], counts: list[int]) -> str:
     """Markdown, engines as rows; in brackets against `generate`."""
     found = {(rate.engine, rate.requests): rate for rate in rates}
-    lines = ["| engine | " + " | ".join(f"{count} requests" for count in counts) + " |", "|---" * (len(counts) + 1) + "|"]
+    heads = " | ".join(f"{count} requests" for count in counts)
+    lines = [f"| engine | {heads} |", "|---" * (len(counts) + 1) + "|"]
     for name in dict.fromkeys(rate.engine for rate in rates):
         cells = [_cell(found.get((name, count)), found.get(("transformers generate", count))) for count in counts]
         lines.append(f"| {name} | {' | '.join(cells)} |")
