@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from .experiment.jobs import Arm
+    from .experiment.plan import Plan
     from .experiment.results import Results
 
 app = typer.Typer(
@@ -53,13 +55,59 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Run an experiment in simulation: every variant in every cell, then the verdict."""
-    from .console_progress import run_experiment
     from .experiment.document import load
+    from .experiment.jobs import SimulatedArm
     from .experiment.plan import plan
 
     planned = plan(load(config), sets, variant)
     folder = out if out is not None else Path("runs") / planned.shape.name
-    results, folder = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
+    _run(planned, folder, SimulatedArm(jobs, audit), quiet=quiet, json=json)
+
+
+@app.command()
+def run_gpu(
+    config: Configs,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="A preset or config.json (random weights), a Hugging Face "
+                                 "directory, or a model of the hub (left out: the experiment's).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: CUDA where there is one.")] = "auto",
+    attention: Annotated[
+        str, typer.Option(help="auto, flash_attn, flashinfer, torch_varlen, cpp or reference.")
+    ] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16, or auto: that of the model.")] = "auto",
+    outputs: Annotated[
+        str, typer.Option(help="forced: as long as the workload says; sampled: until the model ends them.")
+    ] = "forced",
+    cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
+    clock: Annotated[str, typer.Option(help="wall, or cpu: the thread's own seconds, on a busy machine.")] = "wall",
+    seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for runs and report.")] = None,
+    sets: Sets = [],  # noqa: B006
+    variant: Annotated[list[str], typer.Option(help="Run only this variant. Repeatable.")] = [],  # noqa: B006
+    audit: Annotated[bool, typer.Option("--audit", help="Check the laws of scheduling after every step.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run an experiment on a real model with a paged KV cache, on a GPU or a CPU: every step is measured. Needs
+    arcsim[executor]."""
+    from .experiment.document import load
+    from .experiment.plan import plan
+    from .experiment.torch_needed import torch_needed
+
+    with torch_needed("run-gpu"):
+        from .experiment.measured import Choices, MeasuredArm, clock_of, outputs_of
+    planned = plan(load(config), [*sets, *([] if model is None else [f"model={model}"])], variant)
+    folder = out if out is not None else Path("runs") / f"{planned.shape.name}.measured"
+    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed, clock_of(clock))
+    _run(planned, folder, MeasuredArm(choices, audit), quiet=quiet, json=json)
+
+
+def _run(planned: "Plan", folder: Path, arm: "Arm", *, quiet: bool, json: bool) -> None:
+    from .console_progress import run_experiment
+
+    results, folder = run_experiment(planned, folder, arm, quiet=quiet or json)
     _print_results(results, folder, quiet=quiet, json=json)
     raise typer.Exit(130 if results.interrupted else results.exit_code)
 
@@ -188,19 +236,60 @@ def models(json: Json = False) -> None:
 def fit(
     sources: Annotated[list[Path], typer.Argument(help="Run folders, or one YAML that describes a table of totals.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
+    model: Annotated[str, typer.Option(help="affine: a few straight lines. table: the cost at knots (runs only).")] = (
+        "affine"
+    ),
     json: Json = False,
 ) -> None:
-    """Fit the affine latency model to measured steps (runs), or to measured totals (a table)."""
+    """Fit a latency model to measured steps (runs), or the affine one to measured totals (a table)."""
     from .console import print_json
     from .console_fit import print_fit
     from .experiment.fit import fit_sources
 
-    fitted = fit_sources(sources)
+    fitted = fit_sources(sources, model)
     fitted.save(out)
     if json:
         print_json(fitted.as_dict() | {"file": str(out)})
     else:
         print_fit(fitted, out)
+
+
+@app.command()
+def calibrate(
+    model: Annotated[str, typer.Option("--model", "-m", help="As for run-gpu: a preset, a directory, a hub id.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
+    kind: Annotated[str, typer.Option("--latency", help="Which model the file holds: table or affine.")] = "table",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: CUDA where there is one.")] = "auto",
+    attention: Annotated[str, typer.Option(help="As for run-gpu.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16, or auto: that of the model.")] = "auto",
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens in a KV block.")] = 16,
+    rows: Annotated[int, typer.Option(help="Most sequences in a step.")] = 32,
+    tokens: Annotated[int, typer.Option(help="Most prefill tokens in a step.")] = 512,
+    context: Annotated[int, typer.Option(help="Longest sequence.")] = 1024,
+    repeats: Annotated[int, typer.Option(min=2, help="How often each step is measured.")] = 5,
+    cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
+    clock: Annotated[str, typer.Option(help="wall, or cpu: the thread's own seconds, on a busy machine.")] = "wall",
+    seed: Annotated[int, typer.Option(min=0, help="Of random weights, and of the order of the steps.")] = 0,
+    json: Json = False,
+) -> None:
+    """Measure designed steps of a model on this machine and fit the latency model that `simulate` takes. Needs
+    arcsim[executor]."""
+    from .console import print_json
+    from .console_calibrate import print_calibration, warn, watched
+    from .experiment.fit import known_kind
+    from .experiment.torch_needed import torch_needed
+
+    with torch_needed("calibrate"):
+        from .experiment.calibrate import Calibrator, Limits
+        from .experiment.measured import Choices, clock_of
+    wanted = known_kind(kind, "--latency")
+    choices = Choices(device, attention, dtype, "forced", cuda_graphs, threads, seed, clock_of(clock))
+    with watched(quiet=json) as told:
+        found = Calibrator(model, choices, Limits(rows, tokens, context), block_size, repeats).run(told)
+    found.save(wanted, out)
+    warn(found.spread)
+    print_json(found.as_dict() | {"file": str(out)}) if json else print_calibration(found, wanted, out)
 
 
 @app.command()

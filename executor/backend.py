@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -16,14 +15,14 @@ from ..policies.base import Forward, Ledger, Sequence, Step
 from .attention.base import Needs
 from .attention.choose import choose
 from .cache import Pass, check_block_size
-from .clock import Stopwatch, stopwatch
+from .clock import Clock, Stopwatch, stopwatch, ticker
 from .facts import machine_facts
 from .in_flight import Place, Sampled, places
 from .inputs import InputBuilder, Inputs
-from .linears import prepack, refusal as unpackable
 from .memory import require
 from .model import PagedModel
 from .own_pages import OwnPages
+from .prospect import capability_of
 from .runner import Runner
 from .warm_up import warm_up
 
@@ -49,22 +48,25 @@ class MeasuredBackend:
     `outputs`: `forced` leaves the end of an output to the workload, `sampled` ends it at the model's own end token
     (give the same to the loop). Tokens are greedy. `attention` is one of `attention.choose.NAMES`. `max_num_seqs` and
     `max_model_len` bound what is captured into CUDA graphs. `packed_linears`: weights laid out once (CPU, 16-bit).
-    `ledger`: that of a policy which does not page; the backend then finds pages itself. Raises `ExecutorError` for what
-    cannot run.
+    `clock`: see `clock.Clock`. `ledger`: that of a policy which does not page; the backend then finds pages itself.
+    Raises `ExecutorError` for what cannot run.
     """
 
     def __init__(
         self, model: PagedModel, *, blocks: int, block_size: int, attention: str = "auto", outputs: Outputs = "forced",
         cuda_graphs: bool = True, packed_linears: bool = True, max_num_seqs: int | None = None,
-        max_model_len: int | None = None, ledger: Ledger | None = None,
+        max_model_len: int | None = None, ledger: Ledger | None = None, clock: Clock = "wall",
     ) -> None:
         check_block_size(block_size)
         self.empty_step = 0.0
-        self.clock: Callable[[], float] | None = perf_counter
+        self._now = ticker(clock, model.device)
+        self._clock_name = clock
+        self.clock: Callable[[], float] | None = self._now
         self.model = model
         self.choice = choose(attention, _needs(model, block_size))
         self.outputs = outputs
-        self._linears = _pack(model) if packed_linears else "plain"
+        if packed_linears:
+            model.pack()
         self._blocks, self._block_size, self._rows = blocks, block_size, max_num_seqs or 256
         current = Pass(self.choice.attention)
         self._attach(current)
@@ -75,10 +77,12 @@ class MeasuredBackend:
             longest = min(max_model_len or model.max_model_len or 1 << 62, blocks * block_size)
             self.runner.capture(self._rows, -(-longest // block_size), blocks + 1)
         self._pending: deque[_Pending] = deque()
+        self._warm_up: dict[str, float] | None = None
 
     def _attach(self, current: Pass) -> None:
         """The policy's blocks, and a spare one for the padding of CUDA graphs."""
         blocks, model = self._blocks + 2, self.model
+        model.detach()
         size = float(blocks * self._block_size * model.kv_bytes_per_token)
         require(model.name, {f"a KV pool of {self._blocks:,} blocks of {self._block_size} tokens": size}, model.device,
                 "lower engine.num_blocks")
@@ -86,11 +90,13 @@ class MeasuredBackend:
 
     def warm_up(self) -> None:
         """Run passes of several shapes before anything is measured. The cache must be unused."""
-        warm_up(self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows)
+        start = self._now()
+        passes = warm_up(self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows)
+        self._warm_up = {"passes": passes, "seconds": self._now() - start}
 
     def launch(self, step: Step) -> None:
         """Start a step. Raises `BackendFailed` where memory runs out, `PolicyError` for a row that has no address."""
-        start, watch = perf_counter(), stopwatch(self.model.device)
+        start, watch = self._now(), stopwatch(self.model.device, self._now)
         flying = places([pending.sampled for pending in self._pending])
         building, sampled = 0.0, []
         try:
@@ -101,16 +107,16 @@ class MeasuredBackend:
                 sampled.append((inputs.sampling, self.runner.run(inputs)))
                 watch.stop()
         except (MemoryError, RuntimeError) as error:
-            if not _starved(error):
+            if not starved(error):
                 raise
             raise _out_of_memory(error, step) from error
         for pending in self._pending:
             pending.alone = False
-        self._pending.append(_Pending(sampled, watch, building, perf_counter() - start, not self._pending))
+        self._pending.append(_Pending(sampled, watch, building, self._now() - start, not self._pending))
 
     def _inputs(self, forward: Forward, flying: Mapping[Sequence, Place]) -> tuple[Inputs, float]:
-        start = perf_counter()
-        return self.builder.build(forward, flying), perf_counter() - start
+        start = self._now()
+        return self.builder.build(forward, flying), self._now() - start
 
     def collect(self) -> StepResult:
         """Wait for the step launched first of those not yet collected.
@@ -118,14 +124,14 @@ class MeasuredBackend:
         By itself it took the time from its launch on. With another in flight its host seconds are those for its inputs
         and for reading its tokens, and what it waited for the other does not count.
         """
-        start, pending = perf_counter(), self._pending.popleft()
+        start, pending = self._now(), self._pending.popleft()
         device = pending.watch.seconds()
-        reading = perf_counter()
+        reading = self._now()
         sampled = {
             sequence: [token] for sequences, tokens in pending.sampled
             for sequence, token in zip(sequences, tokens.tolist(), strict=True)
         }
-        now = perf_counter()
+        now = self._now()
         host = pending.building + now - reading
         if pending.alone:
             host = max(pending.launching + now - start - device, 0.0)
@@ -144,28 +150,25 @@ class MeasuredBackend:
         model = self.model
         return machine_facts(model.device) | {
             "model": model.name, "seed": model.seed, "dtype": str(model.dtype).removeprefix("torch."),
-            "attention": self.choice.attention.describe, "attention_why": self.choice.why, "linears": self._linears,
-            "cuda_graphs": self.runner.graphs, "outputs": self.outputs, "blocks": self._blocks,
-            "block_size": self._block_size,
+            "source": model.source, "weights": "stored" if model.seed is None else "random",
+            "attention": self.choice.attention.describe, "attention_why": self.choice.why, "linears": model.linears,
+            "cuda_graphs": self.runner.graphs, "outputs": self.outputs, "clock": self._clock_name,
+            "warm_up": self._warm_up, "blocks": self._blocks, "block_size": self._block_size,
+            "kv_bytes": self._blocks * self._block_size * model.kv_bytes_per_token,
         }
 
 
 def _needs(model: PagedModel, block_size: int) -> Needs:
-    cuda = model.device.type == "cuda"
     return Needs(
         model.device, model.dtype, block_size, frozenset((layer.key_dim, layer.value_dim) for layer in model.layers),
         any(layer.spec.window is not None for layer in model.layers),
         any(layer.spec.softcap is not None for layer in model.layers),
-        torch.cuda.get_device_capability(model.device) if cuda else None,
+        capability_of(model.device),
     )
 
 
-def _pack(model: PagedModel) -> str:
-    reason = unpackable(model.device, model.dtype)
-    return f"{prepack(model.network)} packed once by oneDNN" if reason is None else f"plain: {reason}"
-
-
-def _starved(error: Exception) -> bool:
+def starved(error: Exception) -> bool:
+    """Memory ran out, on either kind of device."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
