@@ -81,6 +81,7 @@ def _print_results(results: "Results", folder: Path, *, quiet: bool, json: bool)
 def compare(
     a: Annotated[Path, typer.Argument(help="A run folder.")],
     b: Annotated[Path, typer.Argument(help="Another one, of the same or another arm.")],
+    html: Annotated[Path | None, typer.Option("--html", help="Also write a page that overlays them.")] = None,
     json: Json = False,
 ) -> None:
     """Compare two runs: identical decisions or the first step that differs, and what it comes to."""
@@ -89,7 +90,12 @@ def compare(
     from .experiment.run_folders import load_run
     from .traces.compare import compare as compare_runs
 
-    comparison = compare_runs(load_run(a), load_run(b))
+    runs = load_run(a), load_run(b)
+    comparison = compare_runs(*runs)
+    if html is not None:
+        from .traces.comparison_page import write_comparison
+
+        write_comparison(html, comparison, runs, (str(a), str(b)))
     if json:
         print_json(comparison.to_dict())
     else:
