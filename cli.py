@@ -92,14 +92,17 @@ def compare(
 
     runs = load_run(a), load_run(b)
     comparison = compare_runs(*runs)
+    page = {} if html is None else {"page": str(html)}
     if html is not None:
         from .traces.comparison_page import write_comparison
 
         write_comparison(html, comparison, runs, (str(a), str(b)))
     if json:
-        print_json(comparison.to_dict())
-    else:
-        print_comparison(comparison, str(a), str(b))
+        print_json(comparison.to_dict() | page)
+        return
+    print_comparison(comparison, str(a), str(b))
+    for path in page.values():
+        typer.echo(f"page: {path}")
 
 
 @app.command()

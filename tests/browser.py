@@ -17,8 +17,8 @@ from typing import Any
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
     "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-    "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
-    "--hide-scrollbars", "--force-device-scale-factor=1",
+    "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-extensions", "--hide-scrollbars", "--force-device-scale-factor=1",
 )
 PATIENCE = 60.0
 """Seconds after which an answer is not waited for any longer."""
@@ -101,15 +101,14 @@ class Browser:
 class Tab:
     """One page in the browser, with all that it asked for and complained of."""
 
-    def __init__(self, browser: Browser, page: Path, *, dark: bool = False, width: int = 1200) -> None:
+    def __init__(self, browser: Browser, page: Path) -> None:
         self._browser = browser
         self._target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = browser.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         for domain in ("Runtime", "Log", "Network", "Page"):
             self.call(f"{domain}.enable")
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.prefer("light")
+        self.resize(1200)
         self.address = page.resolve().as_uri()
         failed = self.call("Page.navigate", url=self.address).get("errorText")
         if failed:
@@ -119,12 +118,28 @@ class Tab:
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         return self._browser.call(method, self._session, **params)
 
+    def prefer(self, scheme: str) -> None:
+        """Be a system that likes its pages light or dark. A page in front only is told of it."""
+        self.call("Page.bringToFront")
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def resize(self, width: int) -> None:
+        self.call("Page.bringToFront")
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression, awaited where it is a promise."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise BrowserError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
+
+    def until(self, script: str) -> bool:
+        """Whether an expression becomes true: what the browser does of its own accord takes a frame or two."""
+        ends = time.monotonic() + PATIENCE / 4
+        while not (found := bool(self.run(script))) and time.monotonic() < ends:
+            time.sleep(0.02)
+        return found
 
     def screenshot(self, path: Path) -> None:
         """The whole page as PNG."""
@@ -156,8 +171,8 @@ class Tab:
 
 
 @contextmanager
-def opened(browser: Browser, page: Path, *, dark: bool = False, width: int = 1200) -> Iterator[Tab]:
-    tab = Tab(browser, page, dark=dark, width=width)
+def opened(browser: Browser, page: Path) -> Iterator[Tab]:
+    tab = Tab(browser, page)
     try:
         yield tab
     finally:

@@ -59,7 +59,8 @@ def _relative(value: float) -> str:
 
 def _gauges(gauges: Iterable[GaugeDifference]) -> str:
     rows = [
-        (g.name.replace("_", " "), number(g.a), number(g.b), signed(g.difference), number(g.mean_absolute)) for g in gauges
+        (g.name.replace("_", " "), number(g.a), number(g.b), signed(g.difference), number(g.mean_absolute))
+        for g in gauges
     ]
     return table(("", "mean of a", "mean of b", "difference", "mean absolute difference"), _rows(rows), "numbers")
 
