@@ -134,6 +134,23 @@ def show(
 
 
 @app.command()
+def timeline(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file (default: timeline.json in the run); .gz compresses.")
+    ] = None,
+) -> None:
+    """Write a run as a trace for Perfetto or chrome://tracing: sequences, steps, gauges."""
+    from .experiment.run_folders import load_run, run_folders
+    from .traces.timeline_file import NAME, write_timeline
+
+    loaded = load_run(run)
+    path = run_folders(run)[0] / NAME if out is None else out
+    events = write_timeline(path, loaded)
+    typer.echo(f"timeline: {path} ({events:,} events; open it with Perfetto or chrome://tracing)")
+
+
+@app.command()
 def policies(
     name: Annotated[str | None, typer.Argument(help="List the options of this one (or path/to/file.py:Class).")] = None,
     json: Json = False,
