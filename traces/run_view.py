@@ -77,9 +77,8 @@ def _buckets(edges: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _tokens(run: Run, points: int) -> dict[str, Any]:
-    curves = {name: Curve.of(run, f"{name}_tokens") for name in TOKENS}
-    times = curves["decode"].times
-    values = {name: curve.values for name, curve in curves.items()}
+    times = Curve.of(run, "decode_tokens").times
+    values = {name: Curve.of(run, f"{name}_tokens").values for name in TOKENS}
     values["prefill"] = np.maximum(values["prefill"] - values["recomputed"], 0)  # what is computed for the first time
     if len(times) <= points:
         return {"x": _rounded(times, 6), **{name: _rounded(of, 3) for name, of in values.items()}}

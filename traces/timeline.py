@@ -28,7 +28,7 @@ _BLOCK = 1 << 14
 
 def events(run: Run) -> Iterator[str]:
     """Every event as one JSON object: the steps and the gauges of the engine, each sequence on a slot of its own from
-    its first step to its end, and before that in the queue. Made one after another: a long run needs no memory."""
+    its first step to its end, and before that in the queue. They are made one after another and need no memory beyond the run's."""
     for place, name in PROCESSES.items():
         yield _meta("process_name", place, 0, {"name": name})
         yield _meta("process_sort_index", place, 0, {"sort_index": place})

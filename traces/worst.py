@@ -50,12 +50,10 @@ def _longest_gaps(run: Run) -> Numbers:
     column = run.requests.column("token_times")
     counts, longest = sizes(column), np.full(run.requests.num_rows, np.nan)
     gaps = np.diff(flat(column), prepend=0.0)
-    several = counts > 1
-    starts = (np.cumsum(counts) - counts)[several]
-    if len(starts):
-        gaps[(np.cumsum(counts) - counts)[counts > 0]] = 0.0  # from one request to the next
-        bounds = np.column_stack([starts, starts + counts[several]]).ravel()
-        longest[several] = np.maximum.reduceat(np.append(gaps, 0.0), bounds)[::2]
+    starts, several = np.cumsum(counts) - counts, counts > 1
+    gaps[starts[counts > 0]] = 0.0  # from one request to the next; so what has one token adds nothing to another
+    if several.any():
+        longest[several] = np.maximum.reduceat(gaps, starts[several])
     return longest
 
 
