@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,10 +72,10 @@ def _check(record: Any, path: Path) -> None:
             missing = needed - row.keys() if isinstance(row, dict) else needed
             if missing:
                 raise RecordError(f"{path}: {key}[{number}] has no {', '.join(sorted(missing))}")
-    config = record.get("config")
-    missing = {*ENGINE_KEYS, "num_gpu_blocks"} - (config.keys() if isinstance(config, dict) else set())
-    if missing:
-        raise RecordError(f"{path}: config has no {', '.join(sorted(missing))}")
+    config = record["config"] if isinstance(record.get("config"), dict) else {}
+    absent = [key for key in (*ENGINE_KEYS, "num_gpu_blocks") if key not in config]
+    if absent:
+        raise RecordError(f"{path}: config has no {', '.join(absent)}")
     if config.get("async_scheduling"):
         raise RecordError(f"{path}: config.async_scheduling is on: steps that overlap are not read from records")
 

@@ -38,7 +38,7 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What becomes requests, one entry per request each: seconds, content, tokens, tokens, the priority and the name."""
+    """What becomes requests, an entry per request each: seconds, content, tokens, tokens, priority and name."""
 
     times: Items[float]
     prompts: Items[Prompt]
