@@ -214,14 +214,17 @@ def models(json: Json = False) -> None:
 def fit(
     sources: Annotated[list[Path], typer.Argument(help="Run folders, or one YAML that describes a table of totals.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
+    model: Annotated[str, typer.Option(help="affine: a few straight lines. table: the cost at knots (runs only).")] = (
+        "affine"
+    ),
     json: Json = False,
 ) -> None:
-    """Fit the affine latency model to measured steps (runs), or to measured totals (a table)."""
+    """Fit a latency model to measured steps (runs), or the affine one to measured totals (a table)."""
     from .console import print_json
     from .console_fit import print_fit
     from .experiment.fit import fit_sources
 
-    fitted = fit_sources(sources)
+    fitted = fit_sources(sources, model)
     fitted.save(out)
     if json:
         print_json(fitted.as_dict() | {"file": str(out)})

@@ -11,8 +11,7 @@ from ..models.shape import ModelShape, load_model
 from ..policies.base import EngineConfig, Policy
 from ..policies.find import PolicyNotFound, find_policy
 from ..sim.kv_capacity import auto_num_blocks
-from ..sim.latency.affine import Affine
-from ..sim.latency.config import LatencyConfig, LatencyError, build_latency, load_latency_file
+from ..sim.latency.config import AnyLatency, LatencyConfig, LatencyError, build_latency, load_latency_file
 from ..sim.latency.model import LatencyModel
 from ..sim.latency.roofline import RooflineConfig
 from ..workloads.build import build as build_workload
@@ -123,10 +122,10 @@ class _Builder:
         except ValueError as error:
             raise UserError(f"{self._config.where('hardware')}: {error}") from error
 
-    def _latency_config(self) -> Affine | RooflineConfig:
+    def _latency_config(self) -> AnyLatency:
         section = self._raw.get("latency", {"kind": "roofline"})
         if not isinstance(section, str):
-            config: Affine | RooflineConfig = validated(LatencyConfig, section, self._config, "latency")
+            config: AnyLatency = validated(LatencyConfig, section, self._config, "latency")
             return config
         try:
             return load_latency_file(_existing(self._folder("latency"), section))
@@ -134,7 +133,7 @@ class _Builder:
             raise UserError(f"{self._config.where('latency')}: {error}") from error
 
     def _latency(
-        self, config: Affine | RooflineConfig, model: ModelShape | None, hardware: Hardware | None
+        self, config: AnyLatency, model: ModelShape | None, hardware: Hardware | None
     ) -> LatencyModel:
         try:
             return build_latency(config, model, hardware)
@@ -157,7 +156,7 @@ class _Builder:
 
     def _limits(
         self, engine: EngineSection, policy: type[Policy], model: ModelShape | None, hardware: Hardware | None,
-        latency: Affine | RooflineConfig,
+        latency: AnyLatency,
     ) -> EngineConfig:
         for key in engine.ignored(policy):
             self._notes.append(f"engine.{key} is not heeded by {self._raw['policy']['name']}")
@@ -169,7 +168,7 @@ class _Builder:
 
     def _fitting_blocks(
         self, engine: EngineSection, values: dict[str, Any], model: ModelShape | None, hardware: Hardware | None,
-        latency: Affine | RooflineConfig,
+        latency: AnyLatency,
     ) -> int:
         where = self._config.where("engine.num_blocks")
         if model is None or hardware is None:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from .schema import Column
 
-LONG = frozenset({"step", "context_tokens", "pending_tokens"})
-"""Columns that may pass 2**31: sums of context lengths. The other counts are 32 bits wide."""
+LONG = frozenset({"step", "context_tokens", "attended_tokens", "pending_tokens"})
+"""Columns that may pass 2**31: sums of context lengths and their squares. The other counts are 32 bits wide."""
 
 _TYPES = {
     "int": pa.int32(), "float": pa.float64(), "text": pa.string(),

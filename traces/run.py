@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrow import arrow_schema, numbers
+from .arrow import arrow_schema, numbers, sizes
 from .schema import REQUEST_COLUMNS, STEP_COLUMNS
 
 _NUMERIC = tuple(c.name for c in STEP_COLUMNS if c.kind in ("int", "float"))
@@ -57,6 +57,10 @@ class Run:
             named = ", ".join(_REQUEST_NUMERIC)
             raise UnknownName(f"no numeric column {name!r} in the request table; there are {named}")
         return numbers(self.requests.column(name))
+
+    def forwards(self) -> NDArray[np.int64]:
+        """How many forward passes each step had."""
+        return sizes(self.steps.column("forward_widths"))
 
     def step_seconds(self) -> NDArray[np.float64]:
         """How long each step took."""

@@ -33,6 +33,7 @@ STEP_COLUMNS: tuple[Column, ...] = (
     Column("reprefill_tokens", "int", "prefill of sequences that had run before they were preempted: the recomputed "
            "tokens and the last sampled one of each"),
     Column("context_tokens", "int", "KV entries read, over all rows (a row's own new tokens included)"),
+    Column("attended_tokens", "int", "query-key pairs of the prefill rows under a causal mask"),
     Column("sampled_tokens", "int", "tokens generated, wasted ones excluded"),
     Column("wasted_tokens", "int", "tokens generated past the end of a sequence's output"),
     Column("arrived", "int", "requests that arrived before the step was scheduled"),
