@@ -134,13 +134,20 @@ def show(
     ),
     json: Json = False,
 ) -> None:
-    """Replay the engine's interval log lines from a trace, with the forward width beside them."""
+    """Replay the engine's interval log lines from a trace, with the forward width beside them.
+
+    Of an imported log: its samples, as the engine told them.
+    """
     from .console import print_json, print_log
+    from .console_import import print_samples
     from .experiment.run_folders import load_run
     from .traces.interval import interval_lines, log_style
     from .traces.plain import plain
 
     loaded = load_run(run)
+    if loaded.samples.num_rows:
+        print_json(plain(loaded.samples.to_pylist())) if json else print_samples(loaded)
+        return
     style = str(loaded.meta.get("log_style", "mistralrs"))
     every = log_style(style).interval if interval is None else interval
     lines = interval_lines(loaded, style, every, rate=rate, throughput=throughput)
@@ -148,6 +155,31 @@ def show(
         print_json([plain(line) for line in lines])
     else:
         print_log(lines, style, every)
+
+
+@app.command("import")
+def import_(
+    log: Annotated[Path, typer.Argument(help="A log or results file, plain or gzipped.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the run (default: runs/NAME).")] = None,
+    engine: Annotated[str, typer.Option(help="Whose it is; auto finds out.")] = "auto",
+    year: Annotated[int, typer.Option(min=1970, max=9998, help="Of its first line, where its clock has none.")] = 2026,
+    tz: Annotated[str, typer.Option(help="Time zone of its clock: UTC, +02:00, Europe/Berlin.")] = "UTC",
+    rank: Annotated[int, typer.Option(min=0, help="Whose lines to take, where several engines wrote them.")] = 0,
+    offset: Annotated[float, typer.Option(help="Seconds to add to every time.")] = 0.0,
+    json: Json = False,
+) -> None:
+    """Read a real engine's log, or a load generator's results, into a run folder."""
+    from .console import print_json
+    from .console_import import print_imported, report_of
+    from .traces.importers.catalog import import_file
+    from .traces.importers.options import ImportOptions
+
+    folder = out if out is not None else Path("runs") / log.name.split(".")[0]
+    imported = import_file(log, folder, engine, ImportOptions(year, tz, rank, offset))
+    if json:
+        print_json(report_of(imported, folder))
+    else:
+        print_imported(imported, folder)
 
 
 @app.command()

@@ -114,7 +114,8 @@ def _latencies(comparison: Comparison) -> Grid:
     for name in LATENCIES:
         metrics = [found[f"{name}.{part}"] for part in PARTS]
         rows: list[Row] = [
-            ("a", [number(1e3 * metric.a) for metric in metrics]), ("b", [number(1e3 * metric.b) for metric in metrics]),
+            ("a", [number(1e3 * metric.a) for metric in metrics]),
+            ("b", [number(1e3 * metric.b) for metric in metrics]),
             ("b against a", [_change(metric.relative) for metric in metrics]),
         ]
         groups.append(Group(f"{name.upper()} ms", rows))

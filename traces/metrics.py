@@ -23,7 +23,8 @@ from .spread import NAN, Gauge, Spread, share
 class Summary:
     """Times in seconds, rates per second of the makespan, shares from 0 to 1. NaN where there is nothing to measure.
 
-    `makespan`: first arrival to the end of the last step; `busy`: the share of it in which a step ran. `throughput`: generated tokens, wasted ones excluded;
+    `makespan`: first arrival to the end of the last step; `busy`: the share of it in which a step ran.
+    `throughput`: generated tokens, wasted ones excluded;
     `total_throughput` adds the prompts of the requests that got a token. `request_rate`: finished requests.
     `empty_steps`: scheduling passes that ran nothing; they count in the gauges.
     `running` and `waiting` are the engine's own gauges, `forward_width` is what really went into the forward passes.
