@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from .experiment.jobs import Arm
+    from .experiment.plan import Plan
     from .experiment.results import Results
 
 app = typer.Typer(
@@ -53,13 +55,58 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Run an experiment in simulation: every variant in every cell, then the verdict."""
-    from .console_progress import run_experiment
     from .experiment.document import load
+    from .experiment.jobs import SimulatedArm
     from .experiment.plan import plan
 
     planned = plan(load(config), sets, variant)
     folder = out if out is not None else Path("runs") / planned.shape.name
-    results, folder = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
+    _run(planned, folder, SimulatedArm(jobs, audit), quiet=quiet, json=json)
+
+
+@app.command()
+def run_gpu(
+    config: Configs,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="A preset or config.json (random weights), a Hugging Face "
+                                 "directory, or a model of the hub (left out: the experiment's).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: CUDA where there is one.")] = "auto",
+    attention: Annotated[
+        str, typer.Option(help="auto, flash_attn, flashinfer, torch_varlen, cpp or reference.")
+    ] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16, or auto: that of the model.")] = "auto",
+    outputs: Annotated[
+        str, typer.Option(help="forced: as long as the workload says; sampled: until the model ends them.")
+    ] = "forced",
+    cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for runs and report.")] = None,
+    sets: Sets = [],  # noqa: B006
+    variant: Annotated[list[str], typer.Option(help="Run only this variant. Repeatable.")] = [],  # noqa: B006
+    audit: Annotated[bool, typer.Option("--audit", help="Check the laws of scheduling after every step.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run an experiment on a real model with a paged KV cache, on a GPU or a CPU: every step is measured. Needs
+    arcsim[executor]."""
+    from .experiment.document import load
+    from .experiment.plan import plan
+    from .experiment.torch_needed import torch_needed
+
+    with torch_needed("run-gpu"):
+        from .experiment.measured import Choices, MeasuredArm, outputs_of
+    planned = plan(load(config), [*sets, *([] if model is None else [f"model={model}"])], variant)
+    folder = out if out is not None else Path("runs") / f"{planned.shape.name}.measured"
+    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed)
+    _run(planned, folder, MeasuredArm(choices, audit), quiet=quiet, json=json)
+
+
+def _run(planned: "Plan", folder: Path, arm: "Arm", *, quiet: bool, json: bool) -> None:
+    from .console_progress import run_experiment
+
+    results, folder = run_experiment(planned, folder, arm, quiet=quiet or json)
     _print_results(results, folder, quiet=quiet, json=json)
     raise typer.Exit(130 if results.interrupted else results.exit_code)
 
