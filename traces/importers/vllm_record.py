@@ -188,10 +188,11 @@ SUMS = (
 
 
 def _request(request: Mapping[str, Any], reader: _Reader) -> dict[str, Any]:
-    served, times = reader.served[request["id"]], [reader.offset + float(time) for time in request["token_times"]]
+    served, offset = reader.served[request["id"]], reader.offset
+    times = [offset + float(time) for time in request["token_times"]]
     whole = len(times) >= int(request["output"])
     row = {
-        "id": request["id"], "arrival": float(request["arrival"]) + reader.offset, "first_scheduled": served.first_scheduled,
+        "id": request["id"], "arrival": float(request["arrival"]) + offset, "first_scheduled": served.first_scheduled,
         "prompt_tokens": request["prompt"], "output_tokens": len(times), "cached_tokens": served.cached,
         "recomputed_tokens": served.recomputed, "preemptions": served.preemptions, "token_times": times,
         "status": "finished" if whole else "unfinished",
@@ -216,4 +217,6 @@ def _plain(id: str) -> str:
     return id.rpartition("-")[0]
 
 
-RECORD = FileImporter("vllm-record", "a record of a real vLLM: every step and every token's time (JSON)", recognises, read)
+RECORD = FileImporter(
+    "vllm-record", "a record of a real vLLM: every step and every token's time (JSON)", recognises, read,
+)
