@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .cli_timeline import timeline
+
 if TYPE_CHECKING:
+    from .experiment.jobs import Arm
+    from .experiment.plan import Plan
     from .experiment.results import Results
 
 app = typer.Typer(
@@ -53,13 +57,58 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Run an experiment in simulation: every variant in every cell, then the verdict."""
-    from .console_progress import run_experiment
     from .experiment.document import load
+    from .experiment.jobs import SimulatedArm
     from .experiment.plan import plan
 
     planned = plan(load(config), sets, variant)
     folder = out if out is not None else Path("runs") / planned.shape.name
-    results, folder = run_experiment(planned, folder, workers=jobs, audit=audit, quiet=quiet or json)
+    _run(planned, folder, SimulatedArm(jobs, audit), quiet=quiet, json=json)
+
+
+@app.command()
+def run_gpu(
+    config: Configs,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="A preset or config.json (random weights), a Hugging Face "
+                                 "directory, or a model of the hub (left out: the experiment's).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: CUDA where there is one.")] = "auto",
+    attention: Annotated[
+        str, typer.Option(help="auto, flash_attn, flashinfer, torch_varlen, cpp or reference.")
+    ] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16, or auto: that of the model.")] = "auto",
+    outputs: Annotated[
+        str, typer.Option(help="forced: as long as the workload says; sampled: until the model ends them.")
+    ] = "forced",
+    cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for runs and report.")] = None,
+    sets: Sets = [],  # noqa: B006
+    variant: Annotated[list[str], typer.Option(help="Run only this variant. Repeatable.")] = [],  # noqa: B006
+    audit: Annotated[bool, typer.Option("--audit", help="Check the laws of scheduling after every step.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run an experiment on a real model with a paged KV cache, on a GPU or a CPU: every step is measured. Needs
+    arcsim[executor]."""
+    from .experiment.document import load
+    from .experiment.plan import plan
+    from .experiment.torch_needed import torch_needed
+
+    with torch_needed("run-gpu"):
+        from .experiment.measured import Choices, MeasuredArm, outputs_of
+    planned = plan(load(config), [*sets, *([] if model is None else [f"model={model}"])], variant)
+    folder = out if out is not None else Path("runs") / f"{planned.shape.name}.measured"
+    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed)
+    _run(planned, folder, MeasuredArm(choices, audit), quiet=quiet, json=json)
+
+
+def _run(planned: "Plan", folder: Path, arm: "Arm", *, quiet: bool, json: bool) -> None:
+    from .console_progress import run_experiment
+
+    results, folder = run_experiment(planned, folder, arm, quiet=quiet or json)
     _print_results(results, folder, quiet=quiet, json=json)
     raise typer.Exit(130 if results.interrupted else results.exit_code)
 
@@ -81,17 +130,20 @@ def _print_results(results: "Results", folder: Path, *, quiet: bool, json: bool)
 def compare(
     a: Annotated[Path, typer.Argument(help="A run folder.")],
     b: Annotated[Path, typer.Argument(help="Another one, of the same or another arm.")],
+    offset: Annotated[
+        float | None, typer.Option(help="Seconds to add to the times of b (left out: found, and printed).")
+    ] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Also write a page that overlays them.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare two runs: identical decisions or the first step that differs, and what it comes to."""
+    """Compare two runs: identical decisions or the first step that differs, why, and what it comes to."""
     from .console import print_json
     from .console_compare import print_comparison
     from .experiment.run_folders import load_run
     from .traces.compare import compare as compare_runs
 
     runs = load_run(a), load_run(b)
-    comparison = compare_runs(*runs)
+    comparison = compare_runs(*runs, offset)
     page = {} if html is None else {"page": str(html)}
     if html is not None:
         from .traces.comparison_page import write_comparison
@@ -106,6 +158,29 @@ def compare(
 
 
 @app.command()
+def replay(
+    run: Annotated[Path, typer.Argument(help="A run folder with steps and requests, of whatever arm.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the decisions as a run.")] = None,
+    json: Json = False,
+) -> None:
+    """Decide a run again at its own step times, with the policy it names, and compare: what differs is no matter of
+    time. Exit codes: 0 identical, 1 different."""
+    from .console import print_json
+    from .console_compare import print_replayed
+    from .experiment.replay import replay as decide_again
+    from .experiment.run_folders import load_run
+    from .traces.compare import compare as compare_runs
+
+    recorded = load_run(run)
+    replayed = decide_again(recorded, str(run))
+    if out is not None:
+        replayed.save(out)
+    comparison = compare_runs(recorded, replayed)
+    print_json(comparison.to_dict()) if json else print_replayed(comparison, str(run))
+    raise typer.Exit(0 if comparison.identical else 1)
+
+
+@app.command()
 def show(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     interval: Annotated[float | None, typer.Option(help="Seconds between two lines (default: the engine's).")] = None,
@@ -117,13 +192,20 @@ def show(
     ),
     json: Json = False,
 ) -> None:
-    """Replay the engine's interval log lines from a trace, with the forward width beside them."""
+    """Replay the engine's interval log lines from a trace, with the forward width beside them.
+
+    Of an imported log: its samples, as the engine told them.
+    """
     from .console import print_json, print_log
+    from .console_import import print_samples
     from .experiment.run_folders import load_run
     from .traces.interval import interval_lines, log_style
     from .traces.plain import plain
 
     loaded = load_run(run)
+    if loaded.samples.num_rows:
+        print_json(plain(loaded.samples.to_pylist())) if json else print_samples(loaded)
+        return
     style = str(loaded.meta.get("log_style", "mistralrs"))
     every = log_style(style).interval if interval is None else interval
     lines = interval_lines(loaded, style, every, rate=rate, throughput=throughput)
@@ -133,21 +215,29 @@ def show(
         print_log(lines, style, every)
 
 
-@app.command()
-def timeline(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file (default: timeline.json in the run); .gz compresses.")
-    ] = None,
+@app.command("import")
+def import_(
+    log: Annotated[Path, typer.Argument(help="A log or results file, plain or gzipped.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the run (default: runs/NAME).")] = None,
+    engine: Annotated[str, typer.Option(help="Whose it is; auto finds out.")] = "auto",
+    year: Annotated[int, typer.Option(min=1970, max=9998, help="Of its first line, where its clock has none.")] = 2026,
+    tz: Annotated[str, typer.Option(help="Time zone of its clock: UTC, +02:00, Europe/Berlin.")] = "UTC",
+    rank: Annotated[int, typer.Option(min=0, help="Whose lines to take, where several engines wrote them.")] = 0,
+    offset: Annotated[float, typer.Option(help="Seconds to add to every time.")] = 0.0,
+    json: Json = False,
 ) -> None:
-    """Write a run as a trace for Perfetto or chrome://tracing: sequences, steps, gauges."""
-    from .experiment.run_folders import load_run, run_folders
-    from .traces.timeline_file import NAME, write_timeline
+    """Read a real engine's log, or a load generator's results, into a run folder."""
+    from .console import print_json
+    from .console_import import print_imported, report_of
+    from .traces.importers.catalog import import_file
+    from .traces.importers.options import ImportOptions
 
-    loaded = load_run(run)
-    path = run_folders(run)[0] / NAME if out is None else out
-    events = write_timeline(path, loaded)
-    typer.echo(f"timeline: {path} ({events:,} events; open it with Perfetto or chrome://tracing)")
+    folder = out if out is not None else Path("runs") / log.name.split(".")[0]
+    imported = import_file(log, folder, engine, ImportOptions(year, tz, rank, offset))
+    if json:
+        print_json(report_of(imported, folder))
+    else:
+        print_imported(imported, folder)
 
 
 @app.command()
@@ -214,14 +304,17 @@ def models(json: Json = False) -> None:
 def fit(
     sources: Annotated[list[Path], typer.Argument(help="Run folders, or one YAML that describes a table of totals.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
+    model: Annotated[str, typer.Option(help="affine: a few straight lines. table: the cost at knots (runs only).")] = (
+        "affine"
+    ),
     json: Json = False,
 ) -> None:
-    """Fit the affine latency model to measured steps (runs), or to measured totals (a table)."""
+    """Fit a latency model to measured steps (runs), or the affine one to measured totals (a table)."""
     from .console import print_json
     from .console_fit import print_fit
     from .experiment.fit import fit_sources
 
-    fitted = fit_sources(sources)
+    fitted = fit_sources(sources, model)
     fitted.save(out)
     if json:
         print_json(fitted.as_dict() | {"file": str(out)})
@@ -248,6 +341,9 @@ def conform(
     checked = [check(path, known) for path in trace_files(traces)]
     print_json(as_dicts(checked)) if json else print_checked(checked)
     raise typer.Exit(exit_code(checked))
+
+
+app.command()(timeline)
 
 
 def main(arguments: list[str] | None = None) -> None:

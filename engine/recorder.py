@@ -163,7 +163,7 @@ class Recorder:
             gauges.running, gauges.waiting, totals.width, totals.prefill_seqs, totals.decode_seqs,
             totals.prefill_tokens, totals.padded_tokens, totals.decode_tokens, totals.cached,
             draft.recomputed, draft.reprefill, totals.context + place * totals.decode_seqs,
-            sampled, committed.wasted, draft.arrived, len(step.admitted), len(step.resumed),
+            totals.attended, sampled, committed.wasted, draft.arrived, len(step.admitted), len(step.resumed),
             step.prefix_queries, step.prefix_hits, len(step.preempted), len(committed.finished),
             draft.rejected, draft.aborted, kv, self._kv_total, end.running, end.waiting,
             end.kv_used, sampled if end.logged_tokens is None else end.logged_tokens,

@@ -20,10 +20,10 @@ from .clock import Stopwatch, stopwatch
 from .facts import machine_facts
 from .in_flight import Place, Sampled, places
 from .inputs import InputBuilder, Inputs
-from .linears import prepack, refusal as unpackable
 from .memory import require
 from .model import PagedModel
 from .own_pages import OwnPages
+from .prospect import capability_of
 from .runner import Runner
 from .warm_up import warm_up
 
@@ -64,7 +64,8 @@ class MeasuredBackend:
         self.model = model
         self.choice = choose(attention, _needs(model, block_size))
         self.outputs = outputs
-        self._linears = _pack(model) if packed_linears else "plain"
+        if packed_linears:
+            model.pack()
         self._blocks, self._block_size, self._rows = blocks, block_size, max_num_seqs or 256
         current = Pass(self.choice.attention)
         self._attach(current)
@@ -75,10 +76,12 @@ class MeasuredBackend:
             longest = min(max_model_len or model.max_model_len or 1 << 62, blocks * block_size)
             self.runner.capture(self._rows, -(-longest // block_size), blocks + 1)
         self._pending: deque[_Pending] = deque()
+        self._warm_up: dict[str, float] | None = None
 
     def _attach(self, current: Pass) -> None:
         """The policy's blocks, and a spare one for the padding of CUDA graphs."""
         blocks, model = self._blocks + 2, self.model
+        model.detach()
         size = float(blocks * self._block_size * model.kv_bytes_per_token)
         require(model.name, {f"a KV pool of {self._blocks:,} blocks of {self._block_size} tokens": size}, model.device,
                 "lower engine.num_blocks")
@@ -86,7 +89,9 @@ class MeasuredBackend:
 
     def warm_up(self) -> None:
         """Run passes of several shapes before anything is measured. The cache must be unused."""
-        warm_up(self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows)
+        start = perf_counter()
+        passes = warm_up(self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows)
+        self._warm_up = {"passes": passes, "seconds": perf_counter() - start}
 
     def launch(self, step: Step) -> None:
         """Start a step. Raises `BackendFailed` where memory runs out, `PolicyError` for a row that has no address."""
@@ -144,25 +149,21 @@ class MeasuredBackend:
         model = self.model
         return machine_facts(model.device) | {
             "model": model.name, "seed": model.seed, "dtype": str(model.dtype).removeprefix("torch."),
-            "attention": self.choice.attention.describe, "attention_why": self.choice.why, "linears": self._linears,
-            "cuda_graphs": self.runner.graphs, "outputs": self.outputs, "blocks": self._blocks,
-            "block_size": self._block_size,
+            "source": model.source, "weights": "stored" if model.seed is None else "random",
+            "attention": self.choice.attention.describe, "attention_why": self.choice.why, "linears": model.linears,
+            "cuda_graphs": self.runner.graphs, "outputs": self.outputs, "warm_up": self._warm_up,
+            "blocks": self._blocks, "block_size": self._block_size,
+            "kv_bytes": self._blocks * self._block_size * model.kv_bytes_per_token,
         }
 
 
 def _needs(model: PagedModel, block_size: int) -> Needs:
-    cuda = model.device.type == "cuda"
     return Needs(
         model.device, model.dtype, block_size, frozenset((layer.key_dim, layer.value_dim) for layer in model.layers),
         any(layer.spec.window is not None for layer in model.layers),
         any(layer.spec.softcap is not None for layer in model.layers),
-        torch.cuda.get_device_capability(model.device) if cuda else None,
+        capability_of(model.device),
     )
-
-
-def _pack(model: PagedModel) -> str:
-    reason = unpackable(model.device, model.dtype)
-    return f"{prepack(model.network)} packed once by oneDNN" if reason is None else f"plain: {reason}"
 
 
 def _starved(error: Exception) -> bool:

@@ -7,24 +7,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from ..models.dtype import canonical
 from .cache import LayerShape, PagedLayer, Pass
 from .errors import ExecutorError
 from .hook import Witness, hold, install, let_go
-from .memory import require
-from .pageable import unpageable
-from .source import Source, find_source
+from .linears import prepack, refusal as unpackable
+from .prospect import Prospect, first_line, prospect
+from .source import Source
 from .tokens import Vocabulary
-
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class PagedModel:
     """`layers`: what attention each layer does, in the order they run. `seed` of random weights, None for stored ones.
-    `notes`: lines that a person should see. `modules`: the attention modules, as `layers`."""
+    `notes`: lines that a person should see. `modules`: the attention modules, as `layers`. `source`: the file or folder
+    that it was made from. `linears`: how they are computed."""
 
     name: str
     network: PreTrainedModel
@@ -36,6 +34,8 @@ class PagedModel:
     seed: int | None
     notes: list[str]
     modules: Ids[nn.Module]
+    source: str
+    linears: str = "plain"
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -54,6 +54,14 @@ class PagedModel:
     def detach(self) -> None:
         """Drop the caches."""
         let_go(self.modules)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def pack(self) -> None:
+        """Lay the weights of linear layers out once, where that helps; it is done at most once."""
+        if self.linears.startswith("plain"):
+            reason = unpackable(self.device, self.dtype)
+            self.linears = f"{prepack(self.network)} packed once by oneDNN" if reason is None else f"plain: {reason}"
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, positions: Tensor, last: Tensor) -> Tensor:
@@ -77,70 +85,16 @@ def load_model(
     `dtype`: `auto` is that of the config. `kv_tokens`: size of the KV pool that must fit beside the weights. Raises
     `ExecutorError` before loading: no such model, no weights, what cannot page, what does not fit.
     """
-    source, place = find_source(name_or_path, base), _device(device)
-    config = _config(source)
-    number = _dtype(dtype, config)
-    shell = _shell(source, config)
-    reason = unpageable(config.get_text_config(), shell)
-    if reason is not None:
-        raise ExecutorError(f"{source.name} cannot run on a paged KV cache: {reason}")
-    _require(source, config, shell, number, place, kv_tokens)
-    network = _random(config, number, place, seed) if source.weights is None else _stored(source.weights, number, place)
-    return _paged(source, config, network.eval().requires_grad_(False), place, number, seed)
+    found = prospect(name_or_path, device=device, dtype=dtype, base=base)
+    found.require(kv_tokens)
+    return load(found, seed=seed)
 
 
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ExecutorError(f"no device '{name}': cpu, cuda or cuda:N is meant") from error
-    if device.type not in ("cpu", "cuda"):
-        raise ExecutorError(f"no device '{name}': cpu, cuda or cuda:N is meant")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ExecutorError(f"device {name}: torch {torch.__version__} finds no CUDA device here; use cpu")
-    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device
-
-
-def _config(source: Source) -> PretrainedConfig:
-    try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(source.config)
-    except Exception as error:  # a config is checked by the code of its own architecture
-        raise ExecutorError(f"{source.config}: {_first_line(error)}") from error
-    return config
-
-
-def _dtype(name: str, config: PretrainedConfig) -> torch.dtype:
-    given = getattr(config, "dtype", None) or "bfloat16" if name == "auto" else name
-    known = canonical(str(given))
-    if known not in DTYPES:
-        raise ExecutorError(f"dtype {known}: the executor computes in {', '.join(DTYPES)}")
-    return DTYPES[known]
-
-
-def _shell(source: Source, config: PretrainedConfig) -> PreTrainedModel:
-    """The model without storage: its class and its sizes."""
-    try:
-        with torch.device("meta"):
-            network: PreTrainedModel = AutoModelForCausalLM.from_config(config)
-    except Exception as error:  # as for the config
-        raise ExecutorError(f"{source.name}: transformers cannot build it: {_first_line(error)}") from error
-    return network
-
-
-def _require(
-    source: Source, config: PretrainedConfig, shell: PreTrainedModel, dtype: torch.dtype, device: torch.device,
-    kv_tokens: int,
-) -> None:
-    text = config.get_text_config()
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    numbers = sum(parameter.numel() for parameter in shell.parameters())
-    parts = {f"weights of {numbers:,} parameters in {_name(dtype)}": float(numbers * dtype.itemsize)}
-    if kv_tokens:
-        size = 2 * text.num_hidden_layers * heads * dim * dtype.itemsize * kv_tokens
-        parts[f"a KV pool of {kv_tokens:,} tokens"] = float(size)
-    ways_out = "take a smaller model, a narrower dtype" + (" or fewer engine.num_blocks" if kv_tokens else "")
-    require(source.name, parts, device, ways_out)
+def load(found: Prospect, *, seed: int = 0) -> PagedModel:
+    """The model of a prospect. Raises `ExecutorError`: broken weights, layers that ask for what cannot be paged."""
+    number, place, weights = found.dtype, found.device, found.source.weights
+    network = _random(found.config, number, place, seed) if weights is None else _stored(weights, number, place)
+    return _paged(found, network.eval().requires_grad_(False), seed)
 
 
 def _random(config: PretrainedConfig, dtype: torch.dtype, device: torch.device, seed: int) -> PreTrainedModel:
@@ -157,27 +111,24 @@ def _stored(weights: Path, dtype: torch.dtype, device: torch.device) -> PreTrain
             weights, dtype=dtype, local_files_only=True, use_safetensors=True
         )
     except Exception as error:  # broken files, missing packages of a quantised format, ...
-        raise ExecutorError(f"{weights}: the weights cannot be loaded: {_first_line(error)}") from error
+        raise ExecutorError(f"{weights}: the weights cannot be loaded: {first_line(error)}") from error
     nn.Module.to(network, device)
     return network
 
 
-def _paged(
-    source: Source, config: PretrainedConfig, network: PreTrainedModel, device: torch.device, dtype: torch.dtype,
-    seed: int,
-) -> PagedModel:
-    text = config.get_text_config()
-    seen = _witnessed(network, device)
+def _paged(found: Prospect, network: PreTrainedModel, seed: int) -> PagedModel:
+    text, stored = found.text, found.source.weights is not None
+    seen = _witnessed(network, found.device)
     modules = [module for module, _ in seen]
     if len(set(modules)) != len(modules) or len(modules) != text.num_hidden_layers:
         raise ExecutorError(
-            f"{source.name} cannot run on a paged KV cache: {len(set(modules))} of {text.num_hidden_layers} layers "
+            f"{found.name} cannot run on a paged KV cache: {len(set(modules))} of {text.num_hidden_layers} layers "
             f"attended, {len(modules)} times in all; each must once"
         )
     return PagedModel(
-        source.name, network, Vocabulary(text.vocab_size, _ends(network, text)), [shape for _, shape in seen], device,
-        dtype, getattr(text, "max_position_embeddings", None), seed if source.weights is None else None,
-        _notes(source, config), modules,
+        found.name, network, Vocabulary(text.vocab_size, _ends(network, text)), [shape for _, shape in seen],
+        found.device, found.dtype, found.max_model_len, None if stored else seed, _notes(found.source, found.config),
+        modules, str(found.source.weights or found.source.config),
     )
 
 
@@ -218,11 +169,3 @@ def _notes(source: Source, config: PretrainedConfig) -> list[str]:
 def _bytes(parameters: Iterable[Tensor]) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
 
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no message'}"

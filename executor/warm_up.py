@@ -12,12 +12,15 @@ PROMPT = 512
 ROUNDS = 2
 
 
-def warm_up(builder: InputBuilder, runner: Runner, *, blocks: int, block_size: int, rows: int) -> None:
+def warm_up(builder: InputBuilder, runner: Runner, *, blocks: int, block_size: int, rows: int) -> int:
     """A long prompt, a short one, and decode passes of 1, some and all rows, each as often as `ROUNDS` says: kernels
-    are loaded and tuned, and memory is taken, at a first call. Writes into blocks from 1 on."""
+    are loaded and tuned, and memory is taken, at a first call. Writes into blocks from 1 on. Returns how many passes."""
+    passes = 0
     for _ in range(ROUNDS):
         for forward in _forwards(blocks, block_size, rows):
             runner.run(builder.build(forward)).tolist()
+            passes += 1
+    return passes
 
 
 def _forwards(blocks: int, block_size: int, rows: int) -> Iterator[Forward]:

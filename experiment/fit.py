@@ -1,6 +1,6 @@
-"""`arcsim fit`: the affine latency model from measured runs, or from a table of measured totals."""
+"""`arcsim fit`: a latency model from the steps of measured runs, or the affine one from a table of measured totals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sim.fit import AffineFit, features_of_steps, fit_affine, fit_steps
-from ..sim.fit_file import write_fit
+from ..sim.cross_validation import RegionError
+from ..sim.fit import NEEDED, AffineFit, features_of_steps, fit_affine
+from ..sim.fit_file import region_rows, write_fit
+from ..sim.fitters import KINDS, Kind, fit_kind
+from ..sim.measured import COLUMNS
+from ..sim.table_fit import TableFit
 from ..traces.quantities import scalar
 from ..traces.run import Run
-from .errors import UserError
+from .errors import UserError, suggestion
 from .fit_table import Total, read_totals
 from .run_folders import run_folders
 from .simulate import simulate
-
-COLUMNS = ("prefill_seqs", "forward_width", "padded_tokens", "context_tokens", "t_start", "t_end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,16 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A fit, where it comes from, and its predictions where the measurements are few enough to be listed."""
+    """A fit, where it comes from, its predictions where the measurements are few enough to be listed, and what fits on
+    a part of the steps miss on the others, by region."""
 
-    fit: AffineFit
+    fit: AffineFit | TableFit
     source: str
     predictions: tuple[Prediction, ...] = ()
+    regions: tuple[RegionError, ...] = ()
 
-    def save(self, path: Path) -> None:
-        write_fit(self.fit, path, self.source)
+    def save(self, path: Path, more: Mapping[str, Any] | None = None) -> None:
+        write_fit(self.fit, path, self.source, self.regions, more)
 
     def as_dict(self) -> dict[str, Any]:
         rows = [
@@ -53,27 +57,45 @@ class Fitted:
              "error": row.error} for row in self.predictions
         ]
         return {
-            "model": dict(zip(self.fit.names, self.fit.coefficients, strict=True)), "source": self.source,
-            "mean_relative_error": self.fit.mean_error, "max_relative_error": self.fit.max_error,
-            "undetermined": list(self.fit.undetermined), "rows": rows,
+            "model": {key: value for key, value in self.fit.settings().items() if key != "kind"},
+            "kind": self.fit.settings()["kind"], "source": self.source, "mean_relative_error": self.fit.mean_error,
+            "max_relative_error": self.fit.max_error, "undetermined": list(getattr(self.fit, "undetermined", ())),
+            "notes": list(getattr(self.fit, "notes", ())), "cross_validated": region_rows(self.regions), "rows": rows,
         }
 
 
-def fit_sources(sources: Sequence[Path]) -> Fitted:
+def fit_sources(sources: Sequence[Path], kind: str = "affine") -> Fitted:
     """Folders of runs or experiments, whose steps are fitted together, or one YAML file that describes a table of
-    totals. Raises `UserError`, `RunError`, `FitError`."""
+    totals (affine only). Raises `UserError`, `RunError`, `FitError`."""
+    known = known_kind(kind)
     tables = [path for path in sources if path.is_file()]
     if not tables:
-        return _of_runs(sources)
+        return _of_runs(sources, known)
     if len(sources) > 1:
         raise UserError(f"{tables[0]}: a table of totals is fitted alone; give it without other sources")
+    if known != "affine":
+        raise UserError(f"{tables[0]}: totals fix the few numbers of --model affine only; {kind} needs runs")
     return _of_totals(tables[0])
 
 
-def _of_runs(folders: Sequence[Path]) -> Fitted:
+def known_kind(name: str) -> Kind:
+    """Raises `UserError` where there is no such model to fit."""
+    for kind in KINDS:
+        if name == kind:
+            return kind
+    raise UserError(f"--model {name}: no such latency model to fit; {suggestion(name, KINDS)}")
+
+
+def step_columns(run: Run) -> dict[str, Any]:
+    """What a fit of single steps reads of a run."""
+    columns: dict[str, Any] = {name: run.column(name) for name in (*COLUMNS, "attended_tokens", "host_seconds")}
+    return columns | {"forwards": np.maximum(run.forwards(), 1)}
+
+
+def _of_runs(folders: Sequence[Path], kind: Kind) -> Fitted:
     runs = [Run.load(run) for folder in folders for run in run_folders(folder)]
-    tables = [{name: run.column(name) for name in COLUMNS} for run in runs]
-    return Fitted(fit_steps(tables), "steps of " + ", ".join(str(folder) for folder in folders))
+    fit, regions = fit_kind(kind, [step_columns(run) for run in runs])
+    return Fitted(fit, "steps of " + ", ".join(str(folder) for folder in folders), regions=regions)
 
 
 def _of_totals(path: Path) -> Fitted:
@@ -92,7 +114,7 @@ def _of_totals(path: Path) -> Fitted:
 
 def _features(run: Run) -> NDArray[np.float64]:
     """Counts summed over a run. Its decisions do not depend on its times where all requests arrive at once."""
-    features: NDArray[np.float64] = features_of_steps({name: run.column(name) for name in COLUMNS})
+    features: NDArray[np.float64] = features_of_steps({name: run.column(name) for name in NEEDED})
     return np.asarray(features.sum(axis=0))
 
 

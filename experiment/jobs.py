@@ -5,10 +5,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from ..traces.run import Run
+from .parts import check_parts
 from .plan import Config, Plan
-from .simulate import Progress, simulate
+from .serve import Progress
+from .simulate import simulate
 from .workers import spread
 
 Key = tuple[int, str]
@@ -28,6 +31,36 @@ class Job:
 
 
 Made = Iterator[tuple[Job, Run]]
+Done = Callable[[Job], None]
+
+
+class Arm(Protocol):
+    """Where the durations of steps come from. `adjective`: of its seconds, for people."""
+
+    @property
+    def adjective(self) -> str: ...
+
+    def check(self, jobs: Sequence[Job]) -> None:
+        """Raises `UserError`, or another ValueError, for what cannot run; before anything does."""
+
+    def run(self, jobs: Sequence[Job], progress: Progress, done: Done) -> dict[Key, Run]:
+        """All runs, in the order of the jobs; an interrupted one is the last. See `run_jobs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedArm:
+    """`workers`: processes, None for as many as pay. `audit`: the laws are checked after every step."""
+
+    workers: int | None
+    audit: bool
+    adjective: str = "simulated"
+
+    def check(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            check_parts(job.config)
+
+    def run(self, jobs: Sequence[Job], progress: Progress, done: Done) -> dict[Key, Run]:
+        return run_jobs(jobs, workers=self.workers, audit=self.audit, progress=progress, done=done)
 
 
 def jobs_of(plan: Plan) -> list[Job]:
@@ -40,7 +73,7 @@ def jobs_of(plan: Plan) -> list[Job]:
 
 def run_jobs(
     jobs: Sequence[Job], *, workers: int | None, audit: bool, progress: Progress | None = None,
-    done: Callable[[Job], None] | None = None,
+    done: Done | None = None,
 ) -> dict[Key, Run]:
     """All runs, in the order of the jobs; an interrupted one is the last.
 

@@ -1,28 +1,10 @@
 """One simulated run: a configuration in, a trace out."""
 
-import platform
-import subprocess
-import sys
-from collections.abc import Callable
-from contextlib import redirect_stdout
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
-
-from .. import __version__
-from ..engine.loop import Loop
 from ..sim.backend import SimulatedBackend
 from ..traces.run import Run
-from .errors import UserError
-from .parts import Parts, build_parts
+from .parts import build_parts
 from .plan import Config
-
-Progress = Callable[[int, int, float], None]
-"""Called with the requests that have ended, how many there are, and the time on the run's clock in seconds."""
-
-EVENTS = 20
-"""Rare events of a run that its record repeats."""
+from .serve import Progress, policy_stays, serve
 
 
 def simulate(config: Config, *, audit: bool = False, progress: Progress | None = None, origin: str = "") -> Run:
@@ -31,69 +13,7 @@ def simulate(config: Config, *, audit: bool = False, progress: Progress | None =
     `origin` says in the record which experiment, cell and variant it was. Raises `UserError`, `PolicyError`,
     `LawBroken`.
     """
-    try:
-        return _simulated(config, audit, progress, origin)
-    except SystemExit as error:
-        name = config.raw["policy"]["name"]
-        raise UserError(f"{config.where('policy')}: {name} called sys.exit({error.code!r})") from error
-
-
-def _simulated(config: Config, audit: bool, progress: Progress | None, origin: str) -> Run:
-    parts = build_parts(config)
-    backend = SimulatedBackend(parts.latency, empty_step=parts.empty_step)
-    count = parts.workload.count
-    told = None if progress is None else lambda ended, now: progress(ended, count, now)
-    loop = Loop(parts.policy, parts.workload.start(), backend, audit=audit, progress=told)
-    with redirect_stdout(sys.stderr):  # what a policy prints is no result
-        loop.run()
-    run = loop.recorder.run(_record(parts, loop, origin))
-    run.meta["notes"] += _rejections(run)
-    return run
-
-
-def _record(parts: Parts, loop: Loop, origin: str) -> dict[str, Any]:
-    return {
-        "origin": origin, "arm": "simulated", "policy": parts.resolved["policy"]["name"], "outcome": loop.outcome,
-        "report": loop.report, "log_style": parts.policy.log_style, "seed": parts.resolved["workload"].get("seed", 0),
-        "config": parts.resolved, "notes": [*parts.notes, *_first(loop.recorder.events)],
-        "events": loop.recorder.events, "versions": _versions(),
-        "machine": _machine(), "git_revision": _git_revision(),
-    }
-
-
-def _first(events: list[str]) -> list[str]:
-    more = [f"and {len(events) - EVENTS} more such events"] if len(events) > EVENTS else []
-    return events[:EVENTS] + more
-
-
-def _rejections(run: Run) -> list[str]:
-    """What can never be served is no secret: how many, and the first with its reason."""
-    statuses = run.requests.column("status").to_pylist()
-    count = statuses.count("rejected")
-    if not count:
-        return []
-    first = run.requests.slice(statuses.index("rejected"), 1).to_pylist()[0]
-    return [f"{count:,} of {len(statuses):,} requests rejected, the first {first['id']}: {first['reason']}"]
-
-
-def _versions() -> dict[str, str]:
-    names = ("numpy", "pyarrow", "pydantic", "simpy")
-    return {"arcsim": __version__, "python": platform.python_version()} | {name: version(name) for name in names}
-
-
-def _machine() -> dict[str, str]:
-    return {"system": platform.system(), "architecture": platform.machine()}
-
-
-@cache
-def _git_revision() -> str | None:
-    """Of the checkout that arcsim runs from, if it is one."""
-    root = Path(__file__).resolve().parent.parent
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
+    with policy_stays(config):
+        parts = build_parts(config)
+        backend = SimulatedBackend(parts.latency, empty_step=parts.empty_step)
+        return serve(parts, backend, {"arm": "simulated"}, audit=audit, progress=progress, origin=origin)

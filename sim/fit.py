@@ -50,6 +50,10 @@ class AffineFit:
     def model(self) -> Affine:
         return Affine.model_validate(dict(zip(self.names, self.coefficients, strict=True)))
 
+    def settings(self) -> dict[str, Any]:
+        """The model as a configuration has it."""
+        return {"kind": "affine", **dict(zip(self.names, self.coefficients, strict=True))}
+
     def predict(self, features: Floats) -> Floats:
         """Seconds of rows that were not fitted, features of shape [m, p]."""
         return np.asarray(features @ np.array(self.coefficients), dtype=np.float64)
@@ -97,7 +101,7 @@ def fit_affine(
     weighted = features / seconds[:, None]
     scale = np.linalg.norm(weighted, axis=0)
     scale[scale == 0.0] = 1.0
-    coefficients = _non_negative(weighted / scale, np.ones(len(seconds))) / scale
+    coefficients = non_negative(weighted / scale, np.ones(len(seconds))) / scale
     return AffineFit(
         names=tuple(names), coefficients=tuple(float(value) for value in coefficients), seconds=seconds,
         predicted=np.asarray(features @ coefficients, dtype=np.float64), labels=tuple(labels),
@@ -105,7 +109,7 @@ def fit_affine(
     )
 
 
-def _non_negative(matrix: Floats, target: Floats) -> Floats:
+def non_negative(matrix: Floats, target: Floats) -> Floats:
     """Non-negative least squares, on the triangle of a QR decomposition: the same minimum whatever the rows."""
     from scipy.optimize import nnls  # slow to import
 

@@ -28,6 +28,7 @@ def test_different_decisions_are_said_first_with_reasons_and_numbers(tmp_path: P
     found, comparison = page(tmp_path, a, b), compare(a, b)
     assert found.mismatched == [] and found.fetched == ["data:,"]
     assert found.texts["span"][0] == "decisions DIFFERENT" and ("class", "badge bad") in found.attributes
+    assert found.texts["p"][:len(comparison.why)] == list(comparison.why)
     assert found.texts["li"] == list(comparison.reasons)
     texts = found.texts["td"]
     split = comparison.split

@@ -104,7 +104,7 @@ def test_recorded_steps_of_an_engine(shared: Path) -> None:
 
     A step is met within 5 % on average; the total time of the other run, overloaded and preempting, within 5 %.
     """
-    fitted, other = (_steps(shared / "data" / "vllm_cpu" / name) for name in
+    fitted, other = (steps_of_recording(shared / "data" / "vllm_cpu" / name) for name in
                      ("a_rate2_ample.json.gz", "c_rate3.5_tight.json.gz"))
     fit = fit_steps([fitted])
     assert fit.mean_error < 0.05 and len(fit.seconds) == 985
@@ -126,18 +126,21 @@ def _took(columns: dict[str, list[float]]) -> np.ndarray:
     return np.subtract(columns["t_end"], columns["t_start"])
 
 
-def _steps(path: Path) -> dict[str, list[float]]:
+def steps_of_recording(path: Path) -> dict[str, list[float]]:
     """The columns of a step table from a recording: per step, {request: [tokens, computed before]}."""
     with gzip.open(path, "rt") as file:
         recording = json.load(file)
     prompts = {request["id"]: request["prompt"] for request in recording["requests"]}
-    names = ("t_start", "t_end", "prefill_seqs", "forward_width", "padded_tokens", "context_tokens")
+    names = ("t_start", "t_end", "prefill_seqs", "decode_seqs", "forward_width", "prefill_tokens", "padded_tokens",
+             "decode_tokens", "context_tokens", "attended_tokens", "host_seconds")
     table: dict[str, list[float]] = {name: [] for name in names}
     for step in recording["steps"]:
         rows = [(count, done, prompts[name.rsplit("-", 1)[0]]) for name, (count, done) in step["scheduled"].items()]
-        prefill = [count for count, done, prompt in rows if count > 1 or done < prompt]
-        values = (step["t_start"], step["t_end"], len(prefill), len(rows), sum(prefill),
-                  sum(count + done for count, done, _ in rows))
+        prefill = [(count, done) for count, done, prompt in rows if count > 1 or done < prompt]
+        tokens, decode = sum(count for count, _ in prefill), len(rows) - len(prefill)
+        values = (step["t_start"], step["t_end"], len(prefill), decode, len(rows), tokens, tokens, decode,
+                  sum(count + done for count, done, _ in rows),
+                  sum(count * done + count * (count + 1) // 2 for count, done in prefill), step["schedule_s"])
         for name, value in zip(names, values, strict=True):
             table[name].append(value)
     return table

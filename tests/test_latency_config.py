@@ -18,8 +18,8 @@ def test_the_kind_decides() -> None:
 
 @pytest.mark.parametrize(("keys", "said"), [
     ({"kind": "affine", "decode": 1.0}, "latency: unknown key 'decode' (known for kind affine: kind, decode_step"),
-    ({"kind": "oracle"}, "latency: 'kind' must be one of affine, roofline"),
-    ({}, "latency: 'kind' must be one of affine, roofline"),
+    ({"kind": "oracle"}, "latency: 'kind' must be one of affine, roofline, table"),
+    ({}, "latency: 'kind' must be one of affine, roofline, table"),
     ({"kind": "affine", "row": -1.0}, "latency: 'row': Input should be greater than or equal to 0, found -1.0"),
     ({"kind": "affine", "row": "1 parsec"}, "latency: 'row': '1 parsec' is not a quantity in s"),
     ({"kind": "roofline", "weight_dtype": "int3"}, "latency: 'weight_dtype': 'int3' is not a known number format"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,12 +33,12 @@ def tight(blocks: int) -> Run:
 
 def long() -> Run:
     """More steps than a page draws one by one; two requests, one of them preempted once, one rejected."""
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"t_start": i, "t_end": i + 1, "running": 3 + (i == 4321), "prefill_tokens": 9 * (i % 50 == 0),
          "decode_tokens": 3, "forward_width": 3, "preempted": int(i == 5000), "resumed": int(i == 5100)}
         for i in range(9000)
     ]
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"id": EVIL, "first_scheduled": 0.0, "first_token": 1.0, "finish": 9000.0, "output_tokens": 3, "preemptions": 1,
          "token_times": [1.0, 5000.0, 9000.0]},
         {"id": "no", "status": "rejected", "reason": EVIL},

@@ -82,7 +82,7 @@ def test_other_peoples_files_are_not_replaced(tmp_path: Path, place: str) -> Non
 
 
 def test_a_target_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arcsim.console_progress.run_jobs", lambda *_, **__: pytest.fail("it ran"))
+    monkeypatch.setattr("arcsim.experiment.jobs.run_jobs", lambda *_, **__: pytest.fail("it ran"))
     config = written(tmp_path, SMALL)
     message = refused(arcsim("simulate", "-c", config, "-o", config))
     assert message == f"{config} is a file: name another folder with --out"

@@ -1,6 +1,7 @@
 """What became of a request: told from the tables, and checked against what the engine was seen to do."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_parts_follow_each_other_from_arrival_to_finish(blocks: int) -> None:
 
 def test_what_never_ran_or_never_ended_is_told_to_the_end_of_the_run() -> None:
     steps = [{"t_start": i, "t_end": i + 1, "preempted": int(i == 3), "prefill_tokens": int(i == 0)} for i in range(6)]
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"id": "waits", "arrival": 1.0, "status": "unfinished"},
         {"id": "gone", "arrival": 1.0, "status": "rejected"},
         {"id": "lost", "arrival": 0.0, "first_scheduled": 0.0, "first_token": 1.0, "token_times": [1.0, 2.0, 3.0],
@@ -87,7 +88,7 @@ def test_a_run_without_steps_has_stories() -> None:
 
 
 def test_the_longest_gap_is_that_of_the_request_itself() -> None:
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"token_times": [1.0, 2.0]}, {"token_times": []}, {"token_times": [50.0]}, {"token_times": [90.0, 93.0, 94.0]},
     ]
     gaps = Served.of(run_from_rows([], requests)).gap
@@ -112,7 +113,7 @@ def test_what_is_preempted_in_flight_still_gets_its_token() -> None:
     """An asynchronous engine preempts while the step before runs. (Mutation tried: pauses from the start of the
     preempting step fall into a gap that is none.)"""
     engine = EngineConfig(block_size=4, num_blocks=20, max_num_seqs=8, max_num_batched_tokens=64)
-    served = serve(Vllm(engine, Vllm.Options(async_scheduling=True)), of_lengths(range(3, 17, 2), 14))
+    served = serve(Vllm(engine, Vllm.Options.model_validate({})), of_lengths(range(3, 17, 2), 14))
     assert served.total("preempted") > 1
     starts, ends = (served.run.column(name).tolist() for name in ("t_start", "t_end"))
     for id, row in served.requests.items():

@@ -38,7 +38,7 @@ def tight() -> Run:
 
 def overlapped() -> Run:
     engine = EngineConfig(block_size=4, num_blocks=20, max_num_seqs=4, max_num_batched_tokens=64)
-    return serve(Vllm(engine, Vllm.Options(async_scheduling=True)), of_lengths(range(3, 17, 2), 14)).run
+    return serve(Vllm(engine, Vllm.Options.model_validate({})), of_lengths(range(3, 17, 2), 14)).run
 
 
 def odd() -> Run:

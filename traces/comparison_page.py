@@ -17,7 +17,13 @@ def write_comparison(path: Path | str, comparison: Comparison, runs: tuple[Run, 
     be written.
     """
     names = [f"{side}: {name}" for side, name in zip("ab", paths, strict=True)]
-    cells = views_of({"": dict(zip(names, runs, strict=True))})
-    badge = verdict_badge("decisions IDENTICAL" if comparison.identical else "decisions DIFFERENT")
+    cells = views_of({"": dict(zip(names, runs, strict=True))}, {names[1]: comparison.offset.seconds})
+    badge = verdict_badge(f"decisions {_decisions(comparison)}")
     summaries = folded("the summary of each run", cell_tables(cells))
     write_file(path, page("a against b", cells, badge, findings(comparison, paths), summaries))
+
+
+def _decisions(comparison: Comparison) -> str:
+    if not comparison.step_level:
+        return "not comparable"
+    return "IDENTICAL" if comparison.identical else "DIFFERENT"

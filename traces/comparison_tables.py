@@ -5,10 +5,12 @@ from html import escape
 from math import isfinite
 from typing import Any
 
+from .align import Offset
 from .compare import Comparison, GaugeDifference, MetricDifference
 from .decisions import Split
 from .report_tables import folded, notes_list, section, table
-from .summary_text import DASH, number, signed
+from .step_cost import StepCost
+from .summary_text import DASH, number, percent, signed
 
 FIRST = (
     "throughput", "steps", "makespan", "running.mean", "forward_width.mean", "waiting.mean", "preemptions",
@@ -17,6 +19,11 @@ FIRST = (
 )
 """The metrics that stand open; the others unfold."""
 MILLISECONDS = ("ttft", "tpot", "itl", "e2e", "queue")
+KINDS = {"all": "all steps", "decode": "decode rows only", "prefill": "any prefill"}
+FOUND = {
+    "given": "as given", "arrivals": "by the arrivals of the same requests", "clock": "both start with the run",
+    "correlation": "by cross-correlation of the running gauges; --offset overrides it",
+}
 UNITS = {"makespan": "s", "throughput": "tok/s", "total_throughput": "tok/s"} | dict.fromkeys(MILLISECONDS, "ms")
 
 
@@ -25,9 +32,12 @@ def findings(comparison: Comparison, paths: tuple[str, str]) -> str:
     first = [metric for name in FIRST for metric in comparison.metrics if metric.name == name]
     rest = [metric for metric in comparison.metrics if metric.name not in FIRST]
     return (
-        _sides(comparison, paths) + notes_list(comparison.reasons)
+        _sides(comparison, paths) + "".join(f"<p>{escape(sentence)}</p>" for sentence in comparison.why)
+        + notes_list(comparison.reasons)
         + section("What it comes to", _metrics(first) + folded("all other numbers", _metrics(rest)))
-        + section("On one time axis", _gauges(comparison.gauges)) + _split(comparison.split)
+        + section("What alike steps cost", _costs(comparison.costs))
+        + section("On one time axis", _gauges(comparison.gauges) + _clock(comparison.offset))
+        + _split(comparison) + _settings(comparison.settings)
     )
 
 
@@ -65,8 +75,31 @@ def _gauges(gauges: Iterable[GaugeDifference]) -> str:
     return table(("", "mean of a", "mean of b", "difference", "mean absolute difference"), _rows(rows), "numbers")
 
 
-def _split(split: Split | None) -> str:
-    if split is None:
+def _costs(costs: Iterable[StepCost]) -> str:
+    rows = [
+        (KINDS[cost.name], f"{cost.steps[0]:,}", f"{cost.steps[1]:,}", number(1e3 * cost.a), number(1e3 * cost.b),
+         _relative(cost.relative), percent(cost.covered))
+        for cost in costs
+    ]
+    head = ("", "steps of a", "steps of b", "ms in a", "ms in b", "b against a", "of a's time")
+    hint = '<p class="hint">Steps of a, at the mean cost that steps of their kind have in either run.</p>'
+    return hint + table(head, _rows(rows), "numbers")
+
+
+def _clock(offset: Offset) -> str:
+    return f'<p class="hint">Clock of b: {offset.seconds:+.3f} s ({escape(FOUND[offset.found])}).</p>'
+
+
+def _settings(settings: Mapping[str, tuple[Any, Any]]) -> str:
+    if not settings:
+        return ""
+    rows = [(name, *map(str, pair)) for name, pair in settings.items()]
+    return section("Settings that differ", table(("", "a", "b"), _rows(rows), "settings"))
+
+
+def _split(comparison: Comparison) -> str:
+    split = comparison.split
+    if split is None or not comparison.step_level:
         return ""
     columns = [(name, *map(_value, pair)) for name, pair in split.columns.items()]
     differing = table(("column", "a", "b"), _rows(columns), "numbers")

@@ -33,9 +33,19 @@ class Split:
     before_and_after: tuple[tuple[dict[str, int] | None, dict[str, int] | None], ...]
 
 
+KNOWN = "known_step_columns"
+"""Key of run.json: the step columns that an imported log told; the others are 0 in its table."""
+
+
+def compared_columns(a: Run, b: Run) -> tuple[Column, ...]:
+    """The scheduling columns that both runs know."""
+    limits = [set(run.meta[KNOWN]) for run in (a, b) if KNOWN in run.meta]
+    return tuple(column for column in DECISIONS if all(column.name in names | {"step"} for names in limits))
+
+
 def equal_steps(a: Run, b: Run) -> bool:
-    """All scheduling columns of the two step tables are equal, step by step. Times do not count."""
-    return all(a.steps.column(c.name).equals(b.steps.column(c.name)) for c in DECISIONS)
+    """All scheduling columns that both know are equal, step by step. Times do not count."""
+    return all(a.steps.column(c.name).equals(b.steps.column(c.name)) for c in compared_columns(a, b))
 
 
 def first_split(a: Run, b: Run) -> Split | None:
@@ -48,7 +58,7 @@ def first_split(a: Run, b: Run) -> Split | None:
 
 def _first_mismatches(a: Run, b: Run) -> Iterator[int]:
     rows = min(a.steps.num_rows, b.steps.num_rows)
-    for column in DECISIONS:
+    for column in compared_columns(a, b):
         left, right = (run.steps.column(column.name).slice(0, rows) for run in (a, b))
         if not left.equals(right):
             yield _first_mismatch_of_lists(left, right) if column.kind == "ints" else _first(_unlike(left, right))
@@ -72,7 +82,7 @@ def _first(unlike: NDArray[np.bool_], none: int = 0) -> int:
 
 
 def _differing(a: Run, b: Run, step: int) -> dict[str, tuple[Any, Any]]:
-    pairs = {c.name: (_value(a, c.name, step), _value(b, c.name, step)) for c in DECISIONS}
+    pairs = {c.name: (_value(a, c.name, step), _value(b, c.name, step)) for c in compared_columns(a, b)}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

@@ -53,6 +53,16 @@ def makespan(run: Run) -> float:
     return float(ends.max() - (arrivals.min() if len(arrivals) else run.column("t_start")[0]))
 
 
+def utilisation(run: Run) -> float:
+    """The share of the makespan in which a step ran that had anything to run; NaN without steps."""
+    width = run.column("forward_width")
+    starts, ends = run.column("t_start")[width > 0], run.column("t_end")[width > 0]
+    if not len(ends):
+        return float("nan")
+    before = np.concatenate([[-np.inf], np.maximum.accumulate(ends)[:-1]])
+    return share(float(np.maximum(ends - np.maximum(starts, before), 0.0).sum()), makespan(run))
+
+
 def total(run: Run, column: str) -> int:
     """The sum of a whole-number column over the steps."""
     return int(run.column(column).sum())

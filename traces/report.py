@@ -44,19 +44,21 @@ def write_sweep_report(
     write_file(path, page(title, views, verdict_badge(verdict), findings, section("Numbers", cell_tables(views))))
 
 
-def views_of(cells: Cells) -> dict[str, dict[str, RunView]]:
-    """What is drawn of each run, thinned so that all of them fit on a page."""
+def views_of(cells: Cells, moved: Mapping[str, float] | None = None) -> dict[str, dict[str, RunView]]:
+    """What is drawn of each run, thinned so that all of them fit on a page. `moved`: seconds that are added to the
+    times of the runs of that name."""
     points = points_for(sum(len(runs) for runs in cells.values()))
-    return {label: _cell(runs, points) for label, runs in cells.items()}
+    return {label: _cell(runs, points, moved or {}) for label, runs in cells.items()}
 
 
-def _cell(views: Views, points: int) -> dict[str, RunView]:
+def _cell(views: Views, points: int, moved: Mapping[str, float]) -> dict[str, RunView]:
     """What one of a few runs served badly is told of the others, too."""
     runs = [run for run in views.values() if isinstance(run, Run)]
     few = len(runs) <= FEW_RUNS and points >= POINTS
     also = set().union(*(worst_ids(run, requests_for(points)) for run in runs)) if few and len(runs) > 1 else set()
     return {
-        name: run if isinstance(run, RunView) else RunView.of(run, points, also) for name, run in views.items()
+        name: run if isinstance(run, RunView) else RunView.of(run, points, also, moved.get(name, 0.0))
+        for name, run in views.items()
     }
 
 
@@ -81,7 +83,7 @@ def _drawn(cells: Mapping[str, Mapping[str, RunView]]) -> Iterator[dict[str, Any
 def _run(view: RunView) -> dict[str, Any]:
     return {
         "panels": view.panels, "latencies": view.latencies, "tokens": view.tokens, "marks": view.marks,
-        "requests": view.requests, "kv_total": view.summary.kv_total,
+        "requests": view.requests, "kv_total": view.summary.kv_total, "sampled": view.sampled,
     }
 
 

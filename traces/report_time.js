@@ -12,13 +12,23 @@ const held = (values) => values.concat(values.slice(-1));
 const edges = (thinned, count) => Array.from({ length: count + 1 }, (_, i) => thinned.from + i * thinned.width);
 const axisName = (letter, row) => letter + (row ? row + 1 : "");
 
-function gaugeTraces(run, i, name, row, count) {
-  const panel = run.panels[name];
+function scaled(panel, factor) {
+  if (factor === 1) return panel;
+  const times = (values) => values && values.map((value) => value * factor);
+  return { ...panel, y: times(panel.y), low: times(panel.low), high: times(panel.high), mean: times(panel.mean) };
+}
+
+function gaugeTraces(run, i, name, row, count, factor) {
+  const panel = scaled(run.panels[name], factor);
   const label = plainText(run.name);
   const line = { color: color(i), width: widthOf(i, count), shape: "hv", dash: dash(i) };
   const base = {
     type: "scatter", mode: "lines", xaxis: "x", yaxis: axisName("y", row), visible: !hidden.has(run.name), meta: run.name,
   };
+  if (run.sampled && !panel.mean) {
+    return [{ ...base, mode: "lines+markers", x: panel.x, y: panel.y, name: label, line: { ...line, shape: "linear", width: 1 },
+      marker: { size: 5, color: color(i) } }];
+  }
   if (!panel.mean) {
     return [{ ...base, x: panel.x, y: panel.y, name: label, line }];
   }
@@ -62,7 +72,8 @@ function panelTitle(text, row, top) {
   };
 }
 
-function kvTitle(runs, title) {
+function kvTitle(runs, title, percent) {
+  if (percent) return "KV in use, %";
   const totals = new Set(runs.map((run) => run.kv_total));
   const total = [...totals][0];
   return totals.size === 1 && total ? `${title} (of ${total.toLocaleString("en")})` : title;
@@ -74,8 +85,9 @@ function tokensTitle(name) {
 }
 
 function drawTime(runs) {
-  const shown = runs.filter((run) => !hidden.has(run.name));
-  const titles = panels.map(([name, title]) => (name === "kv_used" ? kvTitle(runs, title) : title));
+  const shown = runs.filter((run) => !hidden.has(run.name) && tokenKinds.some(([kind]) => run.tokens[kind].length));
+  const percent = runs.some((run) => run.sampled);
+  const titles = panels.map(([name, title]) => (name === "kv_used" ? kvTitle(runs, title, percent) : title));
   titles.push(...shown.map((run) => tokensTitle(run.name)));
   const inside = titles.length * panelHeight - panelGap, height = inside + around.t + around.b;
   const more = { height, margin: around, annotations: [], uirevision: "cell " + chosen };
@@ -85,7 +97,10 @@ function drawTime(runs) {
     more[axisName("yaxis", row)] = axis({ domain: [low, top], rangemode: "tozero" });
     more.annotations.push(panelTitle(title, row, top));
   });
-  const traces = panels.flatMap(([name], row) => runs.flatMap((run, i) => gaugeTraces(run, i, name, row, runs.length)));
+  const traces = panels.flatMap(([name], row) => runs.flatMap((run, i) => {
+    const factor = name === "kv_used" && percent && !run.sampled ? 100 / (run.kv_total || 1) : 1;
+    return gaugeTraces(run, i, name, row, runs.length, factor);
+  }));
   traces.push(...runs.filter((run) => run.marks.x.length).map((run) => preemptionTrace(run, runs.indexOf(run))));
   traces.push(...shown.flatMap((run, i) => tokenTraces(run, panels.length + i)));
   Plotly.react("time", traces, layout(more), plotConfig);
@@ -98,4 +113,7 @@ function noteBuckets(runs) {
     ? `Long runs are cut into buckets (up to ${Number(widest.toPrecision(3))} s): the band spans the lowest to the `
       + "highest value in each, the line is the mean over time."
     : "Every step is drawn.";
+  if (runs.some((run) => run.sampled)) {
+    document.getElementById("buckets").textContent += " Dots are the samples of a log; between them nothing is known.";
+  }
 }

@@ -11,6 +11,7 @@ from .curve import Curve
 from .metrics import Summary, summarise
 from .quantities import REQUEST_QUANTITIES
 from .run import Run
+from .run_curve import curve_of, is_sampled
 from .worst import described
 
 PANELS = ("running", "forward_width", "waiting", "kv_used")
@@ -36,7 +37,8 @@ class RunView:
     milliseconds, and the share of requests at or below. `tokens`: what each step computed or took from the cache, as
     `{"x", "decode", "prefill", "recomputed", "cached"}` or, in buckets, means and the `"high"` of their sum.
     `marks`: where sequences were preempted, `{"x", "y", "n"}`: seconds, the running gauge there, how many.
-    `requests`: see `worst.described`. All are lists of numbers and texts, small enough to be sent about.
+    `requests`: see `worst.described`. `sampled`: an imported log's points in time, `kv_used` in percent. All are lists
+    of numbers and texts, small enough to be sent about.
     """
 
     summary: Summary
@@ -45,15 +47,17 @@ class RunView:
     tokens: dict[str, Any]
     marks: dict[str, list[float]]
     requests: list[dict[str, Any]]
+    sampled: bool
 
     @classmethod
-    def of(cls, run: Run, points: int = POINTS, also: Collection[str] = ()) -> "RunView":
-        """`also`: names of requests that are described though they were not served badly here."""
+    def of(cls, run: Run, points: int = POINTS, also: Collection[str] = (), moved: float = 0.0) -> "RunView":
+        """`also`: names of requests that are described though they were not served badly here. `moved`: seconds that
+        are added to the times of its curves."""
         return cls(
-            summary=summarise(run), panels={name: _panel(Curve.of(run, name), points) for name in PANELS},
+            summary=summarise(run), panels={name: _panel(curve_of(run, name).moved(moved), points) for name in PANELS},
             latencies={name: _distribution(REQUEST_QUANTITIES[name](run), points // 4) for name in LATENCIES},
-            tokens=_tokens(run, points), marks=_marks(run, points // 4),
-            requests=described(run, requests_for(points), also),
+            tokens=_tokens(run, points, moved), marks=_marks(run, points // 4, moved),
+            requests=described(run, requests_for(points), also), sampled=is_sampled(run),
         )
 
 
@@ -76,8 +80,8 @@ def _buckets(edges: NDArray[np.float64]) -> dict[str, Any]:
     return {"from": float(edges[0]), "width": float(edges[1] - edges[0])}
 
 
-def _tokens(run: Run, points: int) -> dict[str, Any]:
-    times = Curve.of(run, "decode_tokens").times
+def _tokens(run: Run, points: int, moved: float) -> dict[str, Any]:
+    times = Curve.of(run, "decode_tokens").times + moved
     values = {name: Curve.of(run, f"{name}_tokens").values for name in TOKENS}
     values["prefill"] = np.maximum(values["prefill"] - values["recomputed"], 0)  # what is computed for the first time
     if len(times) <= points:
@@ -88,10 +92,10 @@ def _tokens(run: Run, points: int) -> dict[str, Any]:
     return _buckets(edges) | means | {"high": _rounded(total.envelope(edges).high, 3)}
 
 
-def _marks(run: Run, points: int) -> dict[str, list[float]]:
+def _marks(run: Run, points: int, moved: float) -> dict[str, list[float]]:
     counts = run.column("preempted")
     where = np.flatnonzero(counts)
-    times, running = run.column("t_start")[where], run.column("running")[where].astype(np.float64)
+    times, running = run.column("t_start")[where] + moved, run.column("running")[where].astype(np.float64)
     counts = counts[where].astype(np.float64)
     if len(where) > points:
         edges = np.linspace(times[0], times[-1], points, endpoint=False)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .curve import Curve
 from .lanes import Lanes
 from .run import Run
+from .run_curve import curve_of, is_sampled
 from .story import QUEUED, Part, Stories
 
 ENGINE, SEQUENCES, QUEUE = 1, 2, 3
@@ -28,13 +29,15 @@ _BLOCK = 1 << 14
 
 def events(run: Run) -> Iterator[str]:
     """Every event as one JSON object: the steps and the gauges of the engine, each sequence on a slot of its own from
-    its first step to its end, and before that in the queue. They are made one after another and need no memory beyond the run's."""
+    its first step to its end, and before that in the queue. They are made one after another and need no memory
+    beyond the run's."""
     for place, name in PROCESSES.items():
         yield _meta("process_name", place, 0, {"name": name})
         yield _meta("process_sort_index", place, 0, {"sort_index": place})
     yield from _steps(run)
-    for column, name in COUNTERS.items():
-        yield from _counter(Curve.of(run, column), name)
+    counters = COUNTERS | ({"kv_used": "KV in use, %"} if is_sampled(run) else {})
+    for column, name in counters.items():
+        yield from _counter(curve_of(run, column), name)
     stories = Stories(run)
     yield from _sequences(run, stories)
     yield from _queue(run, stories)
@@ -63,11 +66,11 @@ def _kind(args: Mapping[str, int]) -> str:
 def _counter(curve: Curve, name: str) -> Iterator[str]:
     """Where the gauge changes."""
     changes = np.flatnonzero(np.diff(curve.values, prepend=np.nan))
-    times, values = _microseconds(curve.times[changes]), curve.values[changes].astype(np.int64)
+    times, values = _microseconds(curve.times[changes]), curve.values[changes]
     for block in range(0, len(changes), _BLOCK):
         pair = (of[block:block + _BLOCK].tolist() for of in (times, values))
         for time, value in zip(*pair, strict=True):
-            yield f'{{"ph":"C","pid":{ENGINE},"tid":0,"name":"{name}","ts":{time},"args":{{"value":{value}}}}}'
+            yield f'{{"ph":"C","pid":{ENGINE},"tid":0,"name":"{name}","ts":{time},"args":{{"value":{value:.12g}}}}}'
 
 
 def _sequences(run: Run, stories: Stories) -> Iterator[str]:
