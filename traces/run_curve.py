@@ -15,13 +15,13 @@ def is_sampled(run: Run) -> bool:
     return not run.steps.num_rows and run.samples.num_rows > 0
 
 
-def curve_of(run: Run, name: str) -> Curve:
+def curve_of(run: Run, name: str, bridged: float = 0.0) -> Curve:
     """The curve of a step column; of a run without steps that of its samples, `kv_used` in percent of the pool. Empty
-    where the run does not tell."""
+    where the run does not tell. `bridged`: see `Curve.of`."""
     known = run.meta.get(KNOWN)
     if is_sampled(run):
         return _sampled(run, *SAMPLED[name]) if name in SAMPLED else _nothing()
-    return _nothing() if known is not None and name not in known else Curve.of(run, name)
+    return _nothing() if known is not None and name not in known else Curve.of(run, name, bridged)
 
 
 def _sampled(run: Run, column: str, factor: float) -> Curve:

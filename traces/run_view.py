@@ -17,6 +17,8 @@ from .worst import described
 PANELS = ("running", "forward_width", "waiting", "kv_used")
 LATENCIES = ("ttft", "tpot", "e2e")
 TOKENS = ("decode", "prefill", "recomputed", "cached")
+HOST_SHARE = 0.1
+"""Of a step's median time: a shorter gap between two steps is not drawn."""
 POINTS = 2_000
 _ALL_POINTS = 32_000
 _ALL_REQUESTS = 1_000
@@ -53,10 +55,12 @@ class RunView:
     def of(cls, run: Run, points: int = POINTS, also: Collection[str] = (), moved: float = 0.0) -> "RunView":
         """`also`: names of requests that are described though they were not served badly here. `moved`: seconds that
         are added to the times of its curves."""
+        held = _between_steps(run)
+        curves = {name: curve_of(run, name, held).moved(moved) for name in PANELS}
         return cls(
-            summary=summarise(run), panels={name: _panel(curve_of(run, name).moved(moved), points) for name in PANELS},
+            summary=summarise(run), panels={name: _panel(curve, points) for name, curve in curves.items()},
             latencies={name: _distribution(REQUEST_QUANTITIES[name](run), points // 4) for name in LATENCIES},
-            tokens=_tokens(run, points, moved), marks=_marks(run, points // 4, moved),
+            tokens=_tokens(run, points, moved, held), marks=_marks(run, points // 4, moved),
             requests=described(run, requests_for(points), also), sampled=is_sampled(run),
         )
 
@@ -80,9 +84,14 @@ def _buckets(edges: NDArray[np.float64]) -> dict[str, Any]:
     return {"from": float(edges[0]), "width": float(edges[1] - edges[0])}
 
 
-def _tokens(run: Run, points: int, moved: float) -> dict[str, Any]:
-    times = Curve.of(run, "decode_tokens").times + moved
-    values = {name: Curve.of(run, f"{name}_tokens").values for name in TOKENS}
+def _between_steps(run: Run) -> float:
+    """Seconds that do not count as idle: a measured engine takes a moment from one step to the next."""
+    return HOST_SHARE * float(np.median(run.step_seconds())) if run.steps.num_rows else 0.0
+
+
+def _tokens(run: Run, points: int, moved: float, held: float) -> dict[str, Any]:
+    times = Curve.of(run, "decode_tokens", held).times + moved
+    values = {name: Curve.of(run, f"{name}_tokens", held).values for name in TOKENS}
     values["prefill"] = np.maximum(values["prefill"] - values["recomputed"], 0)  # what is computed for the first time
     if len(times) <= points:
         return {"x": _rounded(times, 6), **{name: _rounded(of, 3) for name, of in values.items()}}
