@@ -1,4 +1,4 @@
-"""Every command in the README and in docs/ works as it is written.
+"""Every command in docs/ works as it is written.
 
 What counts are the blocks marked `bash`: each line of one is run, in order, in a folder of its own for each page that
 holds the repository's docs, tests and bench. Comments in front of a block say more, and do not show on a page:
@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 NEEDED = ("docs", "tests", "bench", "configs")
 BLOCK = re.compile(r"(?P<marks>(?:^<!-- [^\n]* -->\n)*)^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<!-- (not run: (?P<why>.+)|exits with (?P<code>\d+)|file: (?P<file>[\w.-]+)) -->")
@@ -93,7 +93,10 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_what_is_marked_is_understood() -> None:
-    page = "<!-- exits with 2 -->\n```bash\nfalse\n```\n\n<!-- not run: no GPU -->\n```bash\nx\n```\n<!-- file: a.py -->\n```python\ny\n```\n"
+    page = (
+        "<!-- exits with 2 -->\n```bash\nfalse\n```\n\n<!-- not run: no GPU -->\n```bash\nx\n```\n"
+        "<!-- file: a.py -->\n```python\ny\n```\n"
+    )
     assert list(blocks(page)) == [
         Block("bash", "false\n", code=2), Block("bash", "x\n", why="no GPU"), Block("python", "y\n", file="a.py"),
     ]
