@@ -136,14 +136,18 @@ def compare(
     """Compare two runs: identical decisions or the first step that differs, why, and what it comes to."""
     from .console import print_json
     from .console_compare import print_comparison
+    from .experiment.model_error import model_errors
     from .experiment.run_folders import load_run
     from .traces.compare import compare as compare_runs
+    from .traces.plain import plain
 
-    comparison = compare_runs(load_run(a), load_run(b), offset)
+    left, right = load_run(a), load_run(b)
+    comparison = compare_runs(left, right, offset)
+    errors = {"a": model_errors(left, right), "b": model_errors(right, left)}
     if json:
-        print_json(comparison.to_dict())
+        print_json(comparison.to_dict() | {"model_errors": plain(errors)})
     else:
-        print_comparison(comparison, str(a), str(b))
+        print_comparison(comparison, str(a), str(b), errors)
 
 
 @app.command()
