@@ -81,6 +81,7 @@ def run_gpu(
     ] = "forced",
     cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
+    clock: Annotated[str, typer.Option(help="wall, or cpu: the thread's own seconds, on a busy machine.")] = "wall",
     seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for runs and report.")] = None,
     sets: Sets = [],  # noqa: B006
@@ -96,10 +97,10 @@ def run_gpu(
     from .experiment.torch_needed import torch_needed
 
     with torch_needed("run-gpu"):
-        from .experiment.measured import Choices, MeasuredArm, outputs_of
+        from .experiment.measured import Choices, MeasuredArm, clock_of, outputs_of
     planned = plan(load(config), [*sets, *([] if model is None else [f"model={model}"])], variant)
     folder = out if out is not None else Path("runs") / f"{planned.shape.name}.measured"
-    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed)
+    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed, clock_of(clock))
     _run(planned, folder, MeasuredArm(choices, audit), quiet=quiet, json=json)
 
 
