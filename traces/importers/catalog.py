@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from ..run_files import save
+from .aiperf import AIPERF
 from .errors import ImportFault
+from .guidellm import GUIDELLM
 from .importer import FileImporter, Imported, LogImporter
 from .log import choose_log, import_log
 from .log_llamacpp import LlamacppReader
@@ -17,8 +19,9 @@ from .log_vllm import VllmReader
 from .options import ImportOptions
 from .prometheus import PrometheusReader
 from .source import read_head
+from .vllm_bench import VLLM_BENCH
 
-FILES: tuple[FileImporter, ...] = ()
+FILES: tuple[FileImporter, ...] = (AIPERF, GUIDELLM, VLLM_BENCH)
 """Files that are read whole; the first that recognises a file takes it."""
 
 LOGS: tuple[LogImporter, ...] = (
