@@ -235,6 +235,27 @@ def import_(
 
 
 @app.command()
+def export(
+    source: Annotated[str, typer.Argument(help="A trace file, an experiment file or a bundled name.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    format: Annotated[str, typer.Option(help="mooncake, aiperf or vllm-bench.")] = "mooncake",
+    sets: Sets = [],  # noqa: B006
+    input_format: Annotated[str, typer.Option(help="The trace file's own format.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Write a workload for a load generator, so that a simulated experiment can be run against a real server."""
+    from .console import print_json
+    from .console_export import export_file, print_exported
+
+    exported = export_file(source, format, out, sets, input_format)
+    if json:
+        told = {"file": str(out), "requests": exported.count, "notes": list(exported.notes)}
+        print_json(told | {"replay": exported.use.replace("FILE", str(out))})
+    else:
+        print_exported(exported, out)
+
+
+@app.command()
 def policies(
     name: Annotated[str | None, typer.Argument(help="List the options of this one (or path/to/file.py:Class).")] = None,
     json: Json = False,

@@ -13,6 +13,9 @@ from .traces.importers.importer import Imported
 from .traces.plain import plain
 from .traces.run import Run
 
+MORE = ("swapped", "deferred", "paused", "outside", "preemptions")
+"""Counts that are shown where they are not 0."""
+
 
 def print_imported(imported: Imported, folder: Path) -> None:
     console = stdout()
@@ -54,7 +57,7 @@ def _moment(seconds: float, start: str | None) -> str:
 
 def _told(row: dict[str, Any]) -> str:
     counts = [f"{row[name]:,} {name}" for name in ("running", "waiting") if row[name] is not None]
-    more = [f"{name} {row[name]:,}" for name in ("swapped", "deferred", "paused", "outside", "preemptions") if row[name]]
+    more = [f"{name} {row[name]:,}" for name in MORE if row[name]]
     rates = [
         f"{words} {row[name]:,.1f} tok/s" for name, words in (
             ("prompt_throughput", "prompt"), ("generation_throughput", "generation"),

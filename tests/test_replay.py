@@ -91,7 +91,8 @@ def test_a_record_changed_in_one_step_is_found_out(
 
 
 @pytest.mark.parametrize(("section", "key", "value"), [
-    ("engine", "max_num_batched_tokens", 255), ("engine", "num_blocks", 61), ("policy", "scheduler_reserve_full_isl", False),
+    ("engine", "max_num_batched_tokens", 255), ("engine", "num_blocks", 61),
+    ("policy", "scheduler_reserve_full_isl", False),
 ])
 def test_other_limits_than_the_engine_had_are_found_out(section: str, key: str, value: object) -> None:
     recorded = run_of_record(content(), TIGHT)
@@ -130,7 +131,8 @@ def test_a_run_that_cannot_be_replayed_says_why() -> None:
 def test_a_record_can_be_served_again_in_simulation(tmp_path: Path) -> None:
     """Same names, times and lengths; in the same order where two come at once."""
     import_file(TIGHT, tmp_path / "real")
-    run = simulated(policy="vllm", workload={"kind": "trace", "path": str(tmp_path / "real")}, engine={"num_blocks": 400})
+    workload = {"kind": "trace", "path": str(tmp_path / "real")}
+    run = simulated(policy="vllm", workload=workload, engine={"num_blocks": 400})
     columns = ["id", "arrival", "prompt_tokens", "output_tokens"]
     real = Run.load(tmp_path / "real").requests.select(columns)
     assert real.column("arrival").to_pylist() == pytest.approx(run.requests.column("arrival").to_pylist(), abs=1e-9)
@@ -165,7 +167,8 @@ def test_a_broken_record_is_refused_with_its_place(tmp_path: Path) -> None:
     strange["steps"][5]["scheduled"] = {"nobody-1": [1, 5]}
     for record, said in (
         (left_out("device"), "no line in it is of a known log"), (left_out("steps"), "steps: a list of at least one"),
-        (without("scheduled", "steps"), r"steps\[3\] has no scheduled"), (without("block_size", "config"), "block_size"),
+        (without("scheduled", "steps"), r"steps\[3\] has no scheduled"),
+        (without("block_size", "config"), "config has no block_size"),
         (without("added", "requests"), r"requests\[3\] has no added"), (late, "steps that overlap"),
         (strange, r"steps\[5\]: not a step of a vLLM record: KeyError 'nobody'"),
     ):

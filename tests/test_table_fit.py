@@ -182,6 +182,8 @@ def test_the_file_is_the_model(tmp_path: Path) -> None:
 def test_the_command_fits_a_run(tmp_path: Path) -> None:
     table = table_of(300, noise=0.03)
     del table["forward_width"]
+    ends = np.cumsum(table["t_end"])
+    table |= {"t_start": ends - table["t_end"], "t_end": ends}
     rows = [dict(zip(table, (value.item() for value in row), strict=True)) | {"forward_width": int(row[0] + row[1])}
             for row in zip(*table.values(), strict=True)]
     run_from_rows(rows, meta={"arm": "measured"}).save(tmp_path / "run")

@@ -95,7 +95,8 @@ def compare(a: Run, b: Run, offset: float | None = None) -> Comparison:
         requests_known=a.requests.num_rows > 0 and b.requests.num_rows > 0, same_requests=_same_requests(a, b),
         same_arrivals=moved.found == "arrivals",
         arrivals_known=step_level and any(column.name == "arrived" for column in columns),
-        other_arrivals=other_arrivals(a, b), same_times=_same_times(a, b), costs=step_costs(a, b), settings=settings(a, b),
+        other_arrivals=other_arrivals(a, b), same_times=_same_times(a, b), costs=step_costs(a, b),
+        settings=settings(a, b),
     )
     identical, time = split is None and step_level, TimeSplit.of(a, b)
     return Comparison(

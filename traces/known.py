@@ -10,14 +10,18 @@ KEY = "known_step_columns"
 
 MADE_OF = {
     "steps": "step", "running": "running", "forward_width": "forward_width", "waiting": "waiting",
-    "empty_steps": "forward_width", "busy": "forward_width", "preemptions": "preempted", "generated_tokens": "sampled_tokens",
-    "total_throughput": "sampled_tokens", "wasted_tokens": "wasted_tokens", "prefill_tokens": "prefill_tokens",
+    "empty_steps": "forward_width", "busy": "forward_width", "preemptions": "preempted",
+    "generated_tokens": "sampled_tokens", "throughput": "sampled_tokens", "total_throughput": "sampled_tokens",
+    "wasted_tokens": "wasted_tokens", "prefill_tokens": "prefill_tokens",
     "recomputed_tokens": "recomputed_tokens", "reprefill_tokens": "reprefill_tokens", "cached_tokens": "cached_tokens",
     "cached_share": "cached_tokens", "prefix_hit_share": "prefix_queries", "padded_share": "padded_tokens",
     "kv_peak": "kv_used", "kv_total": "kv_total", "kv_peak_share": "kv_used", "host_seconds": "host_seconds",
     "device_seconds": "device_seconds",
 }
 """A field of a summary -> the step column without which it says nothing."""
+
+BY_REQUESTS = frozenset({"throughput", "total_throughput", "generated_tokens"})
+"""Fields that the requests tell where there are no steps."""
 
 
 def known_columns(run: Run) -> Collection[str]:
@@ -30,6 +34,6 @@ def known_columns(run: Run) -> Collection[str]:
 
 def knows(run: Run, field: str) -> bool:
     """Whether a field of the run's summary says anything."""
-    if field == "makespan":
+    if field == "makespan" or (field in BY_REQUESTS and not run.steps.num_rows):
         return run.steps.num_rows > 0 or run.requests.num_rows > 0
     return field not in MADE_OF or MADE_OF[field] in known_columns(run)

@@ -46,9 +46,10 @@ def itl(run: Run) -> Values:
 
 
 def makespan(run: Run) -> float:
-    """Seconds from the first arrival to the end of the last step, or, where no steps are known, to the last token."""
-    arrivals = run.request_column("arrival")
-    ends = run.column("t_end") if run.steps.num_rows else _present(run.request_column("finish"))
+    """Seconds from the first arrival to the end of the last step; without steps, to the last token; 0 of neither."""
+    ends, arrivals = run.column("t_end"), run.request_column("arrival")
+    if not len(ends):
+        ends = _present(run.request_column("finish"))
     if not len(ends):
         return 0.0
     return float(ends.max() - (arrivals.min() if len(arrivals) else run.column("t_start")[0]))
@@ -69,6 +70,12 @@ def utilisation(run: Run) -> float:
     return share(float(seconds.sum()), makespan(run)) if len(seconds) else float("nan")
 
 
+def generated(run: Run) -> int:
+    """Tokens generated: in the steps, or, of a run that has none, by the requests."""
+    of_steps = run.steps.num_rows > 0
+    return total(run, "sampled_tokens") if of_steps else int(run.request_column("output_tokens").sum())
+
+
 def total(run: Run, column: str) -> int:
     """The sum of a whole-number column over the steps."""
     return int(run.column(column).sum())
@@ -82,8 +89,7 @@ def requests_by_status(run: Run) -> dict[str, int]:
 
 def throughput(run: Run) -> float:
     """Generated tokens per second of the makespan."""
-    tokens = total(run, "sampled_tokens") if run.steps.num_rows else int(run.request_column("output_tokens").sum())
-    return share(tokens, makespan(run))
+    return share(generated(run), makespan(run))
 
 
 def request_rate(run: Run) -> float:
@@ -134,7 +140,7 @@ SCALARS: Mapping[str, Callable[[Run], float]] = {
     "aborted": _status("aborted"),
     "unfinished": _status("unfinished"),
     "preemptions": _total("preempted"),
-    "generated_tokens": _total("sampled_tokens"),
+    "generated_tokens": lambda run: float(generated(run)),
     "prefill_tokens": _total("prefill_tokens"),
     "recomputed_tokens": _total("recomputed_tokens"),
     "reprefill_tokens": _total("reprefill_tokens"),

@@ -56,8 +56,8 @@ class _Steps:
 
 def step_costs(a: Run, b: Run) -> tuple[StepCost, ...]:
     """Over all steps that ran anything, and over those of decode rows only and those with prefill apart. Steps are
-    alike where they have the same rows or nearly as many tokens (see `EXACT`); their context may differ. A step that was scheduled while
-    the one before it ran costs what it took after that."""
+    alike where they have the same rows or nearly as many tokens (see `EXACT`); their context may differ. A step that
+    was scheduled while the one before it ran costs what it took after that."""
     return tuple(_costs(_Steps.of(a), _Steps.of(b)))
 
 

@@ -23,9 +23,9 @@ MOST = 4
 @dataclass(frozen=True, slots=True)
 class Grounds:
     """What can be said of two runs without looking at their latencies. `step_level`: both say what each step did.
-    `same_arrivals`: their requests came at the same times; `arrivals_known`: both say before which step they came, and
-    `other_arrivals` is the first that parts them (see there): up to it both decide alike, and who is there in time
-    depends on how long the steps before took. `settings`: keys of the configuration whose values differ, with both values."""
+    `same_arrivals`: their requests came at the same times; `arrivals_known`: both say before which step they came;
+    `other_arrivals`: the first that part them (see there). Up to it both decide alike, and who is there in time depends
+    on how long the steps before took. `settings`: keys of the configuration that differ, with both values."""
 
     summaries: tuple[Summary, Summary]
     step_level: bool

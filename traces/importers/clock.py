@@ -37,10 +37,9 @@ class Clock:
         if text == self._last_text and self._last is not None:
             return self._last
         raw = self._read(text)
-        if self._last is not None and raw + self._shift < self._last:
-            if raw + self._shift < self._last - JITTER:
-                self.jumps += 1
-                self._shift = self._last - raw
+        if self._last is not None and raw + self._shift < self._last - JITTER:
+            self.jumps += 1
+            self._shift = self._last - raw
         self._last_text, self._raw = text, raw
         self._last = raw + self._shift if self._last is None else max(self._last, raw + self._shift)
         return self._last

@@ -77,7 +77,7 @@ class _Log:
         self._sink = sink
         self._clock = Clock(options.year, options.zone)
         self._reader: LineReader = importer.reader(self._clock)
-        self._lines = self._matched = self._untimed = self._cut = 0
+        self._lines = self._matched = self._untimed = self._timeless = self._cut = 0
         self._start: float | None = None
         self._now = nan
         self._last_end = float("-inf")
@@ -158,6 +158,7 @@ class _Log:
         facts = record.step
         assert facts is not None
         seconds = facts.seconds or 0.0
+        self._timeless += facts.seconds is None
         end = self._last_end if time != time else time
         start = max(self._last_end, end - seconds) if end > float("-inf") else 0.0
         self._last_end = start + seconds
@@ -196,9 +197,11 @@ class _Log:
             told = ", ".join(f"{rank} ({count:,})" for rank, count in others.items())
             yield f"records of other ranks were left out, and are not added up: {told}"
         if self._repeated:
-            yield f"{self._repeated:,} records repeat the counts of {self._member} and were left out"
+            yield f"records of other processes than {self._member} were left out, as repetitions: {self._repeated:,}"
         if self._cut:
             yield "the last line is cut within its last number and was left out"
+        if self._sink.steps.rows and self._timeless:
+            yield f"{self._timeless:,} iterations do not say how long they took: their steps last 0 s"
         if self._untimed:
             yield f"{self._untimed:,} records have no clock: they have the time of the one before, if any"
         if self._clock.jumps:
