@@ -134,9 +134,9 @@ def _host(steps: Measured) -> HostPart:
 
 
 def rising(counts: Floats) -> list[int]:
-    """Knots for these counts: rungs of a ladder (all up to 8, then four an octave), each with PER_KNOT or more nearest to
-    it. Where a rung has fewer they go with those of the next ones, to the rung in the middle of them; the middle of all
-    counts where there are fewer than that."""
+    """Knots for these counts: rungs of a ladder (all up to 8, then four an octave), each with PER_KNOT or more nearest
+    to it. Where a rung has fewer they go with those of the next ones, to the rung in the middle of them; the middle of
+    all counts where there are fewer than that."""
     top = int(np.ceil(counts.max())) if len(counts) else 1
     rungs = np.array(_ladder(top), dtype=np.float64)
     nearest = np.sort(np.abs(np.log(counts)[:, None] - np.log(rungs)[None, :]).argmin(axis=1))
