@@ -48,8 +48,8 @@ class MeasuredBackend:
     `outputs`: `forced` leaves the end of an output to the workload, `sampled` ends it at the model's own end token
     (give the same to the loop). Tokens are greedy. `attention` is one of `attention.choose.NAMES`. `max_num_seqs` and
     `max_model_len` bound what is captured into CUDA graphs. `packed_linears`: weights laid out once (CPU, 16-bit).
-    `clock`: see `clock.Clock`. `ledger`: that of a policy which does not page; the backend then finds pages itself. Raises `ExecutorError` for what
-    cannot run.
+    `clock`: see `clock.Clock`. `ledger`: that of a policy which does not page; the backend then finds pages itself.
+    Raises `ExecutorError` for what cannot run.
     """
 
     def __init__(

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from time import perf_counter, thread_time
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import torch
 
 from .errors import ExecutorError
 
 Clock = Literal["wall", "cpu"]
+CLOCKS: tuple[Clock, ...] = get_args(Clock)
 """`cpu`: seconds that this thread computed, not those that it waited for a busy machine."""
 
 

@@ -78,12 +78,12 @@ def fit_sources(sources: Sequence[Path], kind: str = "affine") -> Fitted:
     return _of_totals(tables[0])
 
 
-def known_kind(name: str) -> Kind:
-    """Raises `UserError` where there is no such model to fit."""
+def known_kind(name: str, option: str = "--model") -> Kind:
+    """Raises `UserError`, naming the option, where there is no such model to fit."""
     for kind in KINDS:
         if name == kind:
             return kind
-    raise UserError(f"--model {name}: no such latency model to fit; {suggestion(name, KINDS)}")
+    raise UserError(f"{option} {name}: no such latency model to fit; {suggestion(name, KINDS)}")
 
 
 def step_columns(run: Run) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ..engine.backend import Backend
 from ..executor.attention.choose import choose
 from ..executor.backend import MeasuredBackend
 from ..executor.cache import check_block_size
-from ..executor.clock import Clock, ticker
+from ..executor.clock import CLOCKS, Clock, ticker
 from ..executor.errors import ExecutorError
 from ..executor.memory import gib
 from ..executor.model import PagedModel, load
@@ -37,8 +37,9 @@ def outputs_of(name: str) -> Outputs:
 
 def clock_of(name: str) -> Clock:
     """Raises `UserError` for a name that is neither."""
-    if name == "wall" or name == "cpu":
-        return name
+    for clock in CLOCKS:
+        if name == clock:
+            return clock
     raise UserError(f"--clock {name}: wall, or cpu (what the thread computed, on a busy machine)")
 
 
