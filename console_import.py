@@ -13,6 +13,8 @@ from .traces.importers.importer import Imported
 from .traces.plain import plain
 from .traces.run import Run
 
+LONGEST = 1e9
+"""Seconds from the start that are still shown as a date."""
 MORE = ("swapped", "deferred", "paused", "outside", "preemptions")
 """Counts that are shown where they are not 0."""
 
@@ -49,7 +51,7 @@ def _rows(run: Run) -> Iterator[dict[str, Any]]:
 def _moment(seconds: float, start: str | None) -> str:
     if isnan(seconds):
         return "(no clock)"
-    if start is None:
+    if start is None or abs(seconds) > LONGEST:
         return f"{seconds:12.3f}"
     moment = datetime.fromisoformat(start) + timedelta(seconds=seconds)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"

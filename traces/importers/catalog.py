@@ -72,7 +72,11 @@ def _choose(path: Path, engine: str, options: ImportOptions) -> FileImporter | L
             raise ImportFault(f"no engine or format {engine!r}; there are {AUTO}, {', '.join(names())}")
         return found
     head = read_head(path)
-    return next((each for each in FILES if each.recognises(head)), None) or choose_log(path, LOGS, options)
+    found = next((each for each in FILES if each.recognises(head)), None) or choose_log(path, LOGS, options)
+    if found is None:
+        known = "".join(f"\n  {each.name}: {each.about}" for each in importers())
+        raise ImportFault(f"{path}: no line in it is of a known log or result; known are:{known}")
+    return found
 
 
 def _meta(path: Path, chosen: FileImporter | LogImporter, options: ImportOptions) -> dict[str, Any]:

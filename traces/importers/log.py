@@ -27,8 +27,8 @@ def clean(line: str) -> str:
     return ANSI.sub("", bare) if "\x1b" in bare else bare
 
 
-def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOptions) -> LogImporter:
-    """The engine most of whose lines are in the file; of equals the first. Raises ImportFault where there is none."""
+def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOptions) -> LogImporter | None:
+    """The engine most of whose lines are in the file; of equals the first. None where there is none."""
     readers = [(importer, importer.reader(Clock(options.year, "UTC"))) for importer in importers]
     counts = dict.fromkeys((importer.name for importer in importers), 0)
     for line in map(clean, lines_of(path)):
@@ -38,13 +38,7 @@ def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOpti
         if max(counts.values()) >= ENOUGH:
             break
     best = max(importers, key=lambda importer: counts[importer.name])
-    if not counts[best.name]:
-        raise ImportFault(f"{path}: no line in it is of a known log; known are: {_known(importers)}")
-    return best
-
-
-def _known(importers: Sequence[LogImporter]) -> str:
-    return "; ".join(f"{importer.name} ({importer.about})" for importer in importers)
+    return best if counts[best.name] else None
 
 
 def import_log(path: Path, importer: LogImporter, options: ImportOptions, out: Path, meta: dict[str, Any]) -> Imported:

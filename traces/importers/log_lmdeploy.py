@@ -28,14 +28,18 @@ class LmdeployReader(Stateless):
 
     def read(self, line: str) -> Sequence[Record] | None:
         if "Engine (running/waiting)" in line:
-            return [_record(match, line) for match in LINE.finditer(line)] or None
+            return [record for match in LINE.finditer(line) if (record := _record(match, line))] or None
         if "Avg prompt throughput: " in line and (match := LINE_2025.search(line)):
-            return [_record(match, line)]
+            record = _record(match, line)
+            return [record] if record else None
         return None
 
 
-def _record(match: re.Match[str], line: str) -> Record:
+def _record(match: re.Match[str], line: str) -> Record | None:
+    """None where the bracket before it is cut, which says whose line it is."""
     stamps = CLOCK.findall(line, 0, match.start())
+    if not stamps and line[: match.start()].rstrip().endswith("]"):
+        return None
     stamp, label = stamps[-1] if stamps else (None, "")
     told = match.groupdict()
     outside = told.get("outside")

@@ -27,31 +27,37 @@ FIELDS = {
 
 class SglangReader(Stateless):
     """A line of prefill comes with every prefill pass, and its `#running-req` leaves out the sequences of that pass;
-    one of decode comes with every 40th step. Ranks of one replica print the same counts."""
+    one of decode comes with every 40th step. Ranks of one replica print the same counts.
+
+    Where the lines of a log have more behind `#queue-req`, one that ends there is cut, and its number may be, too.
+    """
 
     def __init__(self, clock: Clock) -> None:
-        """Its lines stand for themselves."""
+        self._go_on: set[str] = set()
 
     def read(self, line: str) -> Sequence[Record] | None:
         if " batch" in line:
-            return _batches(line)
+            return self._batches(line)
         if "#retracted_reqs" in line:
             return [_retracted(match, line) for match in RETRACTED.finditer(line)] or None
         return None
 
-
-def _batches(line: str) -> Sequence[Record] | None:
-    starts = list(BATCH.finditer(line))
-    ends = [*(match.start() for match in starts), len(line)][1:]
-    found = (_batch(match, line, end) for match, end in zip(starts, ends, strict=True))
-    return [record for record in found if record is not None] or None
+    def _batches(self, line: str) -> Sequence[Record] | None:
+        starts = list(BATCH.finditer(line))
+        ends = [*(match.start() for match in starts), len(line)][1:]
+        found = [_batch(match, line, end) for match, end in zip(starts, ends, strict=True)]
+        records = [record for record in found if record and not (record.unsure and record.kind in self._go_on)]
+        self._go_on.update(record.kind for record in records if not record.unsure)
+        return records or None
 
 
 def _batch(match: re.Match[str], line: str, end: int) -> Record | None:
     bracket = next((b.start() for b in BRACKET.finditer(line, match.end(), end)), end)
     values = {name: pattern.search(line, match.end(), bracket) for name, pattern in FIELDS.items()}
     running, waiting = values["running"], values["waiting"]
-    if running is None or waiting is None:
+    if running is None or waiting is None or waiting.end() == bracket < len(line):
+        return None  # where the next record begins, a number may have been cut
+    if _beheaded(line, match.start()):
         return None
     told = {name: next(filter(None, found.groups()), None) if found else None for name, found in values.items()}
     stamp, rank, member = _label(line, match.start())
@@ -66,6 +72,12 @@ def _batch(match: re.Match[str], line: str, end: int) -> Record | None:
 def _retracted(match: re.Match[str], line: str) -> Record:
     stamp, rank, member = _label(line, match.start())
     return Record("retract", stamp, rank=rank, member=member, preempted=int(match[1]), unsure=match.end() == len(line))
+
+
+def _beheaded(line: str, place: int) -> bool:
+    """What is left of a bracket does not say whose line it is."""
+    before = line[:place].rstrip()
+    return before.endswith("]") and "[" not in before
 
 
 def _label(line: str, place: int) -> tuple[str | None, int | None, str]:

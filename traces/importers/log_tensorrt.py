@@ -15,7 +15,7 @@ ITERATION = re.compile(r"\biter = (\d+), ", re.ASCII)
 PYTORCH_CLOCK = re.compile(r"timestamp = (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?)", re.ASCII)
 BRACKET_CLOCK = re.compile(r"\[(\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\]", re.ASCII)
 FIELDS = {
-    name: re.compile(rf"(?<!\w){key}(?=[,}}\s]|$)", re.ASCII) for name, key in {
+    name: re.compile(rf"(?<!\w){key}(?=[,}}]{'|$' if name == 'unscheduled' else ''})", re.ASCII) for name, key in {
         "rank": rf"global_rank = ({COUNT})", "scheduled": rf"num_scheduled_requests(?:: | = )({COUNT})",
         "seconds": rf"elapsed_time = ({NUMBER}(?:e-\d\d)?)s", "ms": rf"host_step_time = ({NUMBER})ms",
         "usage": rf"kv_cache_util = ({NUMBER})", "active": rf"num_active = ({COUNT})",
@@ -29,17 +29,23 @@ class TensorrtReader(Stateless):
     """Every record is one iteration. Requests scheduled run; active ones that are not (paused ones among them) wait."""
 
     def __init__(self, clock: Clock) -> None:
-        """Its lines stand for themselves."""
+        self._tails = False
 
     def read(self, line: str) -> Sequence[Record] | None:
         if "Active Request Count" in line:
             plain = BACKSLASHES.sub('"', line)
             return [record for match in CPP.finditer(plain) for record in _cpp(match, plain)] or None
         if "num_scheduled_requests" in line:
-            return list(_pytorch(line)) or None
+            return self._pytorch(line)
         if "numActiveRequests" in line:
             return list(_executor(line)) or None
         return None
+
+    def _pytorch(self, line: str) -> Sequence[Record] | None:
+        """Where the lines of a log end with the numbers of active and unscheduled requests, one without is cut."""
+        found = [record for record in _pytorch(line) if record.waiting is not None or not self._tails]
+        self._tails = self._tails or any(record.waiting is not None for record in found)
+        return found or None
 
 
 def _cpp(match: re.Match[str], line: str) -> Iterator[Record]:
@@ -96,8 +102,12 @@ def _iteration(text: str, before: str) -> Record | None:
     return Record(
         "iteration", stamps[-1] if stamps else None, running, waiting,
         rank=int(told["rank"]) if "rank" in told else None, kv_usage=float(told.get("usage", "nan")),
-        step=StepFacts(_seconds(told), counts),
+        step=StepFacts(_seconds(told), counts), unsure="unscheduled" in told and _ends_with_a_digit(text),
     )
+
+
+def _ends_with_a_digit(text: str) -> bool:
+    return text[-1:].isdigit()
 
 
 def _seconds(told: dict[str, str]) -> float | None:

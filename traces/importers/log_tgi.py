@@ -40,8 +40,8 @@ class TgiReader:
 
     def _keep(self, end: float, spans: dict[str, float]) -> None:
         row = _row(end - spans["total_time"], spans)
-        self._arrived.append(row["arrival"])
-        self._started.append(min(row["first_scheduled"], end))
+        self._arrived.append(round(row["arrival"], 9))  # spans add up to the same moments, but for noise
+        self._started.append(min(round(row["first_scheduled"], 9), end))
         self._ended.append(end)
         self._output.append(row["output_tokens"])
 
