@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .cli_timeline import timeline
+
 if TYPE_CHECKING:
     from .experiment.jobs import Arm
     from .experiment.plan import Plan
@@ -132,6 +134,7 @@ def compare(
     offset: Annotated[
         float | None, typer.Option(help="Seconds to add to the times of b (left out: found, and printed).")
     ] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write a page that overlays them.")] = None,
     json: Json = False,
 ) -> None:
     """Compare two runs: identical decisions or the first step that differs, why, and what it comes to."""
@@ -142,13 +145,20 @@ def compare(
     from .traces.compare import compare as compare_runs
     from .traces.plain import plain
 
-    left, right = load_run(a), load_run(b)
-    comparison = compare_runs(left, right, offset)
-    errors = {"a": model_errors(left, right), "b": model_errors(right, left)}
+    runs = load_run(a), load_run(b)
+    comparison = compare_runs(*runs, offset)
+    errors = {"a": model_errors(*runs), "b": model_errors(*reversed(runs))}
+    page = {} if html is None else {"page": str(html)}
+    if html is not None:
+        from .traces.comparison_page import write_comparison
+
+        write_comparison(html, comparison, runs, (str(a), str(b)))
     if json:
-        print_json(comparison.to_dict() | {"model_errors": plain(errors)})
-    else:
-        print_comparison(comparison, str(a), str(b), errors)
+        print_json(comparison.to_dict() | {"model_errors": plain(errors)} | page)
+        return
+    print_comparison(comparison, str(a), str(b), errors)
+    for path in page.values():
+        typer.echo(f"page: {path}")
 
 
 @app.command()
@@ -394,6 +404,9 @@ def conform(
     checked = [check(path, known) for path in trace_files(traces)]
     print_json(as_dicts(checked)) if json else print_checked(checked)
     raise typer.Exit(exit_code(checked))
+
+
+app.command()(timeline)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,7 +14,6 @@ Numbers = NDArray[np.float64]
 AFTER_STEP = {"running": "running_end", "waiting": "waiting_end", "kv_used": "kv_used_end"}
 """Which column holds a gauge's value while the engine is idle after a step; any other column is 0 then."""
 
-
 SAMPLED = {"running": "running", "waiting": "waiting_all"}
 """A gauge -> the column of the samples that has it."""
 
@@ -27,17 +26,17 @@ class Curve:
     values: Numbers
 
     @classmethod
-    def of(cls, run: Run, name: str) -> "Curve":
+    def of(cls, run: Run, name: str, bridged: float = 0.0) -> "Curve":
         """A column of the step table: a step's value from its start to its end, and in the gap to the next step
-        what the engine's gauge said after commit. A gauge that only the samples of a log tell holds half-way to the
-        samples beside it."""
+        what the engine's gauge said after commit; over gaps of up to `bridged` seconds the value holds. A gauge that
+        only the samples of a log tell holds half-way to the samples beside it."""
         if is_sampled(run, name):
             return cls._of_samples(run, name)
         starts, ends, values = run.column("t_start"), run.column("t_end"), run.column(name).astype(np.float64)
         if not len(starts):
             return cls(np.zeros(0), np.zeros(0))
         after = run.column(AFTER_STEP[name]).astype(np.float64) if name in AFTER_STEP else np.zeros(len(values))
-        gaps = np.append(starts[1:] > ends[:-1], True)  # a gap follows the last step, too
+        gaps = np.append(starts[1:] > ends[:-1] + bridged, True)  # a gap follows the last step, too
         places = np.arange(1, len(starts) + 1)[gaps]
         return cls(np.insert(starts, places, ends[gaps]), np.insert(values, places, after[gaps]))
 

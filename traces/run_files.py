@@ -13,7 +13,9 @@ from .schema import REQUEST_COLUMNS, SAMPLE_COLUMNS, STEP_COLUMNS, Column
 
 STEPS, REQUESTS, META, SAMPLES = "steps.parquet", "requests.parquet", "run.json", "samples.parquet"
 FORMAT = 1
-OWN_FILES = frozenset({STEPS, REQUESTS, META, SAMPLES, "report.html", "compare.html", "timeline.json"})
+OWN_FILES = frozenset({
+    STEPS, REQUESTS, META, SAMPLES, "report.html", "compare.html", "timeline.json", "timeline.json.gz",
+})
 """What a run folder may hold and be replaced with all it holds."""
 
 
