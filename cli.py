@@ -83,6 +83,7 @@ def run_gpu(
     ] = "forced",
     cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
+    clock: Annotated[str, typer.Option(help="wall, or cpu: the thread's own seconds, on a busy machine.")] = "wall",
     seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for runs and report.")] = None,
     sets: Sets = [],  # noqa: B006
@@ -98,10 +99,10 @@ def run_gpu(
     from .experiment.torch_needed import torch_needed
 
     with torch_needed("run-gpu"):
-        from .experiment.measured import Choices, MeasuredArm, outputs_of
+        from .experiment.measured import Choices, MeasuredArm, clock_of, outputs_of
     planned = plan(load(config), [*sets, *([] if model is None else [f"model={model}"])], variant)
     folder = out if out is not None else Path("runs") / f"{planned.shape.name}.measured"
-    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed)
+    choices = Choices(device, attention, dtype, outputs_of(outputs), cuda_graphs, threads, seed, clock_of(clock))
     _run(planned, folder, MeasuredArm(choices, audit), quiet=quiet, json=json)
 
 
@@ -139,20 +140,23 @@ def compare(
     """Compare two runs: identical decisions or the first step that differs, why, and what it comes to."""
     from .console import print_json
     from .console_compare import print_comparison
+    from .experiment.model_error import model_errors
     from .experiment.run_folders import load_run
     from .traces.compare import compare as compare_runs
+    from .traces.plain import plain
 
     runs = load_run(a), load_run(b)
     comparison = compare_runs(*runs, offset)
+    errors = {"a": model_errors(*runs), "b": model_errors(*reversed(runs))}
     page = {} if html is None else {"page": str(html)}
     if html is not None:
         from .traces.comparison_page import write_comparison
 
         write_comparison(html, comparison, runs, (str(a), str(b)))
     if json:
-        print_json(comparison.to_dict() | page)
+        print_json(comparison.to_dict() | {"model_errors": plain(errors)} | page)
         return
-    print_comparison(comparison, str(a), str(b))
+    print_comparison(comparison, str(a), str(b), errors)
     for path in page.values():
         typer.echo(f"page: {path}")
 
@@ -241,6 +245,27 @@ def import_(
 
 
 @app.command()
+def export(
+    source: Annotated[str, typer.Argument(help="A trace file, an experiment file or a bundled name.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    format: Annotated[str, typer.Option(help="mooncake, aiperf or vllm-bench.")] = "mooncake",
+    sets: Sets = [],  # noqa: B006
+    input_format: Annotated[str, typer.Option(help="The trace file's own format.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Write a workload for a load generator, so that a simulated experiment can be run against a real server."""
+    from .console import print_json
+    from .console_export import export_file, print_exported
+
+    exported = export_file(source, format, out, sets, input_format)
+    if json:
+        told = {"file": str(out), "requests": exported.count, "notes": list(exported.notes)}
+        print_json(told | {"replay": exported.use.replace("FILE", str(out))})
+    else:
+        print_exported(exported, out)
+
+
+@app.command()
 def policies(
     name: Annotated[str | None, typer.Argument(help="List the options of this one (or path/to/file.py:Class).")] = None,
     json: Json = False,
@@ -320,6 +345,44 @@ def fit(
         print_json(fitted.as_dict() | {"file": str(out)})
     else:
         print_fit(fitted, out)
+
+
+@app.command()
+def calibrate(
+    model: Annotated[str, typer.Option("--model", "-m", help="As for run-gpu: a preset, a directory, a hub id.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
+    kind: Annotated[str, typer.Option("--latency", help="Which model the file holds: table or affine.")] = "table",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: CUDA where there is one.")] = "auto",
+    attention: Annotated[str, typer.Option(help="As for run-gpu.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16, or auto: that of the model.")] = "auto",
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens in a KV block.")] = 16,
+    rows: Annotated[int, typer.Option(help="Most sequences in a step.")] = 32,
+    tokens: Annotated[int, typer.Option(help="Most prefill tokens in a step.")] = 512,
+    context: Annotated[int, typer.Option(help="Longest sequence.")] = 1024,
+    repeats: Annotated[int, typer.Option(min=2, help="How often each step is measured.")] = 5,
+    cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
+    clock: Annotated[str, typer.Option(help="wall, or cpu: the thread's own seconds, on a busy machine.")] = "wall",
+    seed: Annotated[int, typer.Option(min=0, help="Of random weights, and of the order of the steps.")] = 0,
+    json: Json = False,
+) -> None:
+    """Measure designed steps of a model on this machine and fit the latency model that `simulate` takes. Needs
+    arcsim[executor]."""
+    from .console import print_json
+    from .console_calibrate import print_calibration, warn, watched
+    from .experiment.fit import known_kind
+    from .experiment.torch_needed import torch_needed
+
+    with torch_needed("calibrate"):
+        from .experiment.calibrate import Calibrator, Limits
+        from .experiment.measured import Choices, clock_of
+    wanted = known_kind(kind, "--latency")
+    choices = Choices(device, attention, dtype, "forced", cuda_graphs, threads, seed, clock_of(clock))
+    with watched(quiet=json) as told:
+        found = Calibrator(model, choices, Limits(rows, tokens, context), block_size, repeats).run(told)
+    found.save(wanted, out)
+    warn(found.spread)
+    print_json(found.as_dict() | {"file": str(out)}) if json else print_calibration(found, wanted, out)
 
 
 @app.command()

@@ -1,13 +1,16 @@
 """What a person sees of a comparison of two runs."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.markup import escape
 
 from .console import print_hanging, stdout
+from .console_fit import print_regions
 from .console_grid import Grid, Group, Row, print_grid
+from .sim.cross_validation import RegionError
 from .traces.align import Offset
 from .traces.compare import Comparison, MetricDifference
 from .traces.decisions import DECISIONS, Split
@@ -25,7 +28,10 @@ KINDS = {"all": "all steps", "decode": "decode rows only", "prefill": "any prefi
 ENDED = "ended"
 
 
-def print_comparison(comparison: Comparison, a: str, b: str) -> None:
+def print_comparison(
+    comparison: Comparison, a: str, b: str, model_errors: Mapping[str, Sequence[RegionError]] = MappingProxyType({}),
+) -> None:
+    """`model_errors`: of the latency model of either side, where it is simulated, on the other's steps."""
     console = stdout()
     for side, path, arm, outcome in zip("ab", (a, b), comparison.arms, comparison.outcomes, strict=True):
         console.print(f"{side}: {escape(path)} ({arm}, {outcome})", soft_wrap=True)
@@ -33,9 +39,14 @@ def print_comparison(comparison: Comparison, a: str, b: str) -> None:
     for sentence in comparison.why:
         print_hanging(console, "why: ", sentence)
     for grid in (_metrics(comparison), _latencies(comparison), _costs(comparison), _gauges(comparison)):
-        console.print()
-        print_grid(console, grid)
+        if any(group.rows for group in grid.groups):
+            console.print()
+            print_grid(console, grid)
     print_hanging(console, "clock of b: ", _offset(comparison.offset))
+    for side, errors in model_errors.items():
+        if errors:
+            console.print()
+            print_regions(console, f"the latency model of {side} on the steps that the other side ran", errors)
     console.print()
     for reason in comparison.reasons:
         print_hanging(console, "- ", reason)
@@ -94,7 +105,8 @@ def _value(value: object) -> str:
 
 
 def _metrics(comparison: Comparison) -> Grid:
-    rows = [_metric(metric) for metric in comparison.metrics if metric.name in SHOWN]
+    known = [metric for metric in comparison.metrics if not (math.isnan(metric.a) and math.isnan(metric.b))]
+    rows = [_metric(metric) for metric in known if metric.name in SHOWN]
     return Grid("what it comes to", ("a", "b", "b against a"), [Group("", rows)])
 
 
@@ -112,6 +124,8 @@ def _latencies(comparison: Comparison) -> Grid:
     found = {metric.name: metric for metric in comparison.metrics}
     groups = []
     for name in LATENCIES:
+        if not found[f"{name}.count"].a and not found[f"{name}.count"].b:
+            continue
         metrics = [found[f"{name}.{part}"] for part in PARTS]
         rows: list[Row] = [
             ("a", [number(1e3 * metric.a) for metric in metrics]),
@@ -126,7 +140,7 @@ def _costs(comparison: Comparison) -> Grid:
     rows: list[Row] = [
         (KINDS[cost.name], (f"{cost.steps[0]:,}", f"{cost.steps[1]:,}", number(1e3 * cost.a), number(1e3 * cost.b),
                             _change(cost.relative), percent(cost.covered)))
-        for cost in comparison.costs
+        for cost in comparison.costs if math.isfinite(cost.relative)
     ]
     names = ("steps of a", "steps of b", "ms in a", "ms in b", "b against a", "of a's time")
     return Grid("what alike steps cost (those of a, at the costs of either)", names, [Group("", rows)])

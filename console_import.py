@@ -13,6 +13,11 @@ from .traces.importers.importer import Imported
 from .traces.plain import plain
 from .traces.run import Run
 
+LONGEST = 1e9
+"""Seconds from the start that are still shown as a date."""
+MORE = ("swapped", "deferred", "paused", "outside", "preemptions")
+"""Counts that are shown where they are not 0."""
+
 
 def print_imported(imported: Imported, folder: Path) -> None:
     console = stdout()
@@ -46,7 +51,7 @@ def _rows(run: Run) -> Iterator[dict[str, Any]]:
 def _moment(seconds: float, start: str | None) -> str:
     if isnan(seconds):
         return "(no clock)"
-    if start is None:
+    if start is None or abs(seconds) > LONGEST:
         return f"{seconds:12.3f}"
     moment = datetime.fromisoformat(start) + timedelta(seconds=seconds)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
@@ -54,7 +59,7 @@ def _moment(seconds: float, start: str | None) -> str:
 
 def _told(row: dict[str, Any]) -> str:
     counts = [f"{row[name]:,} {name}" for name in ("running", "waiting") if row[name] is not None]
-    more = [f"{name} {row[name]:,}" for name in ("swapped", "deferred", "paused", "outside", "preemptions") if row[name]]
+    more = [f"{name} {row[name]:,}" for name in MORE if row[name]]
     rates = [
         f"{words} {row[name]:,.1f} tok/s" for name, words in (
             ("prompt_throughput", "prompt"), ("generation_throughput", "generation"),

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from ..policies.base import Forward, Ledger, Sequence, Step
 from .attention.base import Needs
 from .attention.choose import choose
 from .cache import Pass, check_block_size
-from .clock import Stopwatch, stopwatch
+from .clock import Clock, Stopwatch, stopwatch, ticker
 from .facts import machine_facts
 from .in_flight import Place, Sampled, places
 from .inputs import InputBuilder, Inputs
@@ -49,18 +48,20 @@ class MeasuredBackend:
     `outputs`: `forced` leaves the end of an output to the workload, `sampled` ends it at the model's own end token
     (give the same to the loop). Tokens are greedy. `attention` is one of `attention.choose.NAMES`. `max_num_seqs` and
     `max_model_len` bound what is captured into CUDA graphs. `packed_linears`: weights laid out once (CPU, 16-bit).
-    `ledger`: that of a policy which does not page; the backend then finds pages itself. Raises `ExecutorError` for what
-    cannot run.
+    `clock`: see `clock.Clock`. `ledger`: that of a policy which does not page; the backend then finds pages itself.
+    Raises `ExecutorError` for what cannot run.
     """
 
     def __init__(
         self, model: PagedModel, *, blocks: int, block_size: int, attention: str = "auto", outputs: Outputs = "forced",
         cuda_graphs: bool = True, packed_linears: bool = True, max_num_seqs: int | None = None,
-        max_model_len: int | None = None, ledger: Ledger | None = None,
+        max_model_len: int | None = None, ledger: Ledger | None = None, clock: Clock = "wall",
     ) -> None:
         check_block_size(block_size)
         self.empty_step = 0.0
-        self.clock: Callable[[], float] | None = perf_counter
+        self._now = ticker(clock, model.device)
+        self._clock_name = clock
+        self.clock: Callable[[], float] | None = self._now
         self.model = model
         self.choice = choose(attention, _needs(model, block_size))
         self.outputs = outputs
@@ -89,13 +90,13 @@ class MeasuredBackend:
 
     def warm_up(self) -> None:
         """Run passes of several shapes before anything is measured. The cache must be unused."""
-        start = perf_counter()
+        start = self._now()
         passes = warm_up(self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows)
-        self._warm_up = {"passes": passes, "seconds": perf_counter() - start}
+        self._warm_up = {"passes": passes, "seconds": self._now() - start}
 
     def launch(self, step: Step) -> None:
         """Start a step. Raises `BackendFailed` where memory runs out, `PolicyError` for a row that has no address."""
-        start, watch = perf_counter(), stopwatch(self.model.device)
+        start, watch = self._now(), stopwatch(self.model.device, self._now)
         flying = places([pending.sampled for pending in self._pending])
         building, sampled = 0.0, []
         try:
@@ -106,16 +107,16 @@ class MeasuredBackend:
                 sampled.append((inputs.sampling, self.runner.run(inputs)))
                 watch.stop()
         except (MemoryError, RuntimeError) as error:
-            if not _starved(error):
+            if not starved(error):
                 raise
             raise _out_of_memory(error, step) from error
         for pending in self._pending:
             pending.alone = False
-        self._pending.append(_Pending(sampled, watch, building, perf_counter() - start, not self._pending))
+        self._pending.append(_Pending(sampled, watch, building, self._now() - start, not self._pending))
 
     def _inputs(self, forward: Forward, flying: Mapping[Sequence, Place]) -> tuple[Inputs, float]:
-        start = perf_counter()
-        return self.builder.build(forward, flying), perf_counter() - start
+        start = self._now()
+        return self.builder.build(forward, flying), self._now() - start
 
     def collect(self) -> StepResult:
         """Wait for the step launched first of those not yet collected.
@@ -123,14 +124,14 @@ class MeasuredBackend:
         By itself it took the time from its launch on. With another in flight its host seconds are those for its inputs
         and for reading its tokens, and what it waited for the other does not count.
         """
-        start, pending = perf_counter(), self._pending.popleft()
+        start, pending = self._now(), self._pending.popleft()
         device = pending.watch.seconds()
-        reading = perf_counter()
+        reading = self._now()
         sampled = {
             sequence: [token] for sequences, tokens in pending.sampled
             for sequence, token in zip(sequences, tokens.tolist(), strict=True)
         }
-        now = perf_counter()
+        now = self._now()
         host = pending.building + now - reading
         if pending.alone:
             host = max(pending.launching + now - start - device, 0.0)
@@ -151,8 +152,8 @@ class MeasuredBackend:
             "model": model.name, "seed": model.seed, "dtype": str(model.dtype).removeprefix("torch."),
             "source": model.source, "weights": "stored" if model.seed is None else "random",
             "attention": self.choice.attention.describe, "attention_why": self.choice.why, "linears": model.linears,
-            "cuda_graphs": self.runner.graphs, "outputs": self.outputs, "warm_up": self._warm_up,
-            "blocks": self._blocks, "block_size": self._block_size,
+            "cuda_graphs": self.runner.graphs, "outputs": self.outputs, "clock": self._clock_name,
+            "warm_up": self._warm_up, "blocks": self._blocks, "block_size": self._block_size,
             "kv_bytes": self._blocks * self._block_size * model.kv_bytes_per_token,
         }
 
@@ -166,7 +167,8 @@ def _needs(model: PagedModel, block_size: int) -> Needs:
     )
 
 
-def _starved(error: Exception) -> bool:
+def starved(error: Exception) -> bool:
+    """Memory ran out, on either kind of device."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 

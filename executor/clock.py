@@ -1,9 +1,28 @@
 """What is measured, and by which clock."""
 
-from time import perf_counter
-from typing import Protocol
+from collections.abc import Callable
+from time import perf_counter, thread_time
+from typing import Literal, Protocol, get_args
 
 import torch
+
+from .errors import ExecutorError
+
+Clock = Literal["wall", "cpu"]
+CLOCKS: tuple[Clock, ...] = get_args(Clock)
+"""`cpu`: seconds that this thread computed, not those that it waited for a busy machine."""
+
+
+def ticker(clock: Clock, device: torch.device) -> Callable[[], float]:
+    """Seconds from some start. Raises `ExecutorError` where the thread's own seconds are not those of the work."""
+    if clock == "wall":
+        return perf_counter
+    if device.type != "cpu":
+        raise ExecutorError(f"clock cpu counts the seconds of a CPU thread, the model runs on {device}: use wall")
+    if torch.get_num_threads() > 1:
+        raise ExecutorError(f"clock cpu counts the seconds of one thread, torch has {torch.get_num_threads()}: say "
+                            "--threads 1, or use wall")
+    return thread_time
 
 
 class Stopwatch(Protocol):
@@ -18,16 +37,17 @@ class Stopwatch(Protocol):
 
 
 class HostStopwatch:
-    """`perf_counter`: on a CPU the work is done when the call returns."""
+    """On a CPU the work is done when the call returns. `now`: seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
+        self._now = now
         self._seconds = self._since = 0.0
 
     def start(self) -> None:
-        self._since = perf_counter()
+        self._since = self._now()
 
     def stop(self) -> None:
-        self._seconds += perf_counter() - self._since
+        self._seconds += self._now() - self._since
 
     def seconds(self) -> float:
         return self._seconds
@@ -55,5 +75,6 @@ class CudaStopwatch:
         return total
 
 
-def stopwatch(device: torch.device) -> Stopwatch:
-    return CudaStopwatch() if device.type == "cuda" else HostStopwatch()
+def stopwatch(device: torch.device, now: Callable[[], float] = perf_counter) -> Stopwatch:
+    """`now`: seconds of the host's clock."""
+    return CudaStopwatch() if device.type == "cuda" else HostStopwatch(now)

@@ -13,7 +13,7 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
     cuda = device.type == "cuda"
     return {
         "device": str(device), "device_name": torch.cuda.get_device_name(device) if cuda else _processor(),
-        "threads": torch.get_num_threads(), "torch": torch.__version__, "transformers": transformers.__version__,
+        "threads": torch.get_num_threads(), "torch": str(torch.__version__), "transformers": transformers.__version__,
         "cuda": torch.version.cuda if cuda else None,
     }
 

@@ -14,7 +14,7 @@ ROUNDS = 2
 
 def warm_up(builder: InputBuilder, runner: Runner, *, blocks: int, block_size: int, rows: int) -> int:
     """A long prompt, a short one, and decode passes of 1, some and all rows, each as often as `ROUNDS` says: kernels
-    are loaded and tuned, and memory is taken, at a first call. Writes into blocks from 1 on. Returns how many passes."""
+    are loaded and tuned, and memory is taken, at a first call. Writes into blocks from 1 on. Returns the passes."""
     passes = 0
     for _ in range(ROUNDS):
         for forward in _forwards(blocks, block_size, rows):

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-import torch
-
 from ..engine.backend import Backend
 from ..executor.attention.choose import choose
 from ..executor.backend import MeasuredBackend
 from ..executor.cache import check_block_size
+from ..executor.clock import CLOCKS, Clock, ticker
 from ..executor.errors import ExecutorError
 from ..executor.memory import gib
 from ..executor.model import PagedModel, load
 from ..executor.pool import auto_blocks
 from ..executor.prospect import Prospect, prospect
+from ..executor.ready import ready, use_threads
 from ..traces.run import Run
 from .errors import UserError
 from .jobs import Done, Job, Key
@@ -35,11 +35,19 @@ def outputs_of(name: str) -> Outputs:
     raise UserError(f"--outputs {name}: forced (as long as the workload says) or sampled (until the model ends them)")
 
 
+def clock_of(name: str) -> Clock:
+    """Raises `UserError` for a name that is neither."""
+    for clock in CLOCKS:
+        if name == clock:
+            return clock
+    raise UserError(f"--clock {name}: wall, or cpu (what the thread computed, on a busy machine)")
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """How a model is run. `device`: auto, cpu, cuda, cuda:N; `attention`: one of `executor.attention.choose.NAMES`;
     `dtype`: auto is that of the config. `outputs`: see `MeasuredBackend`. `threads` None: torch's own number. `seed`:
-    of random weights."""
+    of random weights. `clock`: see `executor.clock.Clock`."""
 
     device: str = "auto"
     attention: str = "auto"
@@ -48,6 +56,7 @@ class Choices:
     cuda_graphs: bool = True
     threads: int | None = None
     seed: int = 0
+    clock: Clock = "wall"
 
 
 @dataclass(slots=True)
@@ -63,13 +72,13 @@ class MeasuredArm:
 
     def check(self, jobs: Sequence[Job]) -> None:
         """Raises `UserError` or `ExecutorError` for whatever can be told before a model is loaded."""
-        if self.choices.threads is not None:
-            torch.set_num_threads(self.choices.threads)
+        use_threads(self.choices.threads)
         for job in jobs:
             model = self._prospect(job.config)
             block_size = check_measured(job.config, model)
             check_block_size(block_size)
             choose(self.choices.attention, model.needs(block_size))
+            ticker(self.choices.clock, model.device)
 
     def _prospect(self, config: Config) -> Prospect:
         key, (name, folder) = _key(config), model_of(config)
@@ -120,18 +129,16 @@ class MeasuredArm:
         policy, choices = parts.policy, self.choices
         gc.collect()  # a former run's graphs hold memory
         try:
-            backend = MeasuredBackend(
+            return ready(
                 model, blocks=parts.blocks, block_size=parts.block_size, attention=choices.attention,
                 outputs=choices.outputs, cuda_graphs=choices.cuda_graphs, max_num_seqs=policy.engine.max_num_seqs,
                 max_model_len=policy.engine.max_model_len, ledger=None if policy.paged else policy.ledger,
+                clock=choices.clock,
             )
-            backend.warm_up()
-        except (ExecutorError, MemoryError, torch.OutOfMemoryError) as error:
-            told = str(error) if isinstance(error, ExecutorError) else _no_room(parts, error)
-            if late:
-                return Unready(told)
-            raise UserError(told) from error
-        return backend
+        except ExecutorError as error:
+            if not late:
+                raise
+            return Unready(str(error))
 
 
 @dataclass(slots=True)
@@ -155,12 +162,6 @@ class _Loaded:
 def _key(config: Config) -> str:
     name, folder = model_of(config)
     return f"{folder}/{name}"
-
-
-def _no_room(parts: MeasuredParts, error: Exception) -> str:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return (f"out of memory with a KV pool of {parts.blocks:,} blocks of {parts.block_size} tokens, before the first "
-            f"step: lower engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs ({first})")
 
 
 def _notes(model: PagedModel, facts: dict[str, Any]) -> list[str]:

@@ -135,5 +135,5 @@ class _Builder(Builder):
 def _warnings(policy: Policy) -> list[str]:
     if getattr(policy.options, "caching", None) != "by_len":
         return []
-    return ["policy.caching: by_len takes blocks for cached that were never computed, as the engine does: the tokens of "
-            "requests that hit them are wrong"]
+    return ["policy.caching: by_len takes blocks for cached that were never computed, as the engine does: the tokens "
+            "of requests that hit them are wrong"]

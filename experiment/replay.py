@@ -32,15 +32,15 @@ def replay(run: Run, where: str = "the run") -> Run:
 
 
 def _check(run: Run, where: str) -> None:
-    cached = int(run.column("cached_tokens").sum())
+    shared = int(run.request_column("cached_tokens").sum())
     aborted = run.requests.column("status").to_pylist().count("aborted")
     if not run.steps.num_rows or not run.requests.num_rows:
         raise UserError(f"{where}: no steps or no requests in it: only a run that has both can be replayed")
     if int(run.column("arrived").sum()) == 0:
         raise UserError(f"{where}: its steps do not say which requests had arrived: only whole records are replayed")
-    if cached:
-        raise UserError(f"{where}: {cached:,} tokens came from the prefix cache, and a run does not hold its prompts: "
-                        "simulate it from its workload instead")
+    if shared:
+        raise UserError(f"{where}: its prompts share prefixes ({shared:,} tokens came from the cache), and a run does "
+                        "not hold them: simulate it from its workload instead")
     if aborted:
         raise UserError(f"{where}: {aborted} requests were aborted, and a run does not hold when: it is not replayed")
 

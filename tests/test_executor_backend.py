@@ -33,8 +33,7 @@ def test_a_steps_time_is_what_the_clocks_say(monkeypatch: pytest.MonkeyPatch) ->
             return honest(*args, **rules)
         return slow
 
-    for module in ("backend", "clock"):
-        monkeypatch.setattr(f"arcsim.executor.{module}.perf_counter", lambda: now[0])
+    monkeypatch.setattr("arcsim.executor.clock.perf_counter", lambda: now[0])
     backend, served = Recording(tiny("qwen2"), blocks=60, block_size=4), policy("continuous", ENGINE)
     backend.clock = lambda: now[0]
     backend.builder.build = later(0.003, backend.builder.build)  # type: ignore[method-assign]

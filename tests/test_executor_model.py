@@ -142,7 +142,7 @@ def test_directories_that_lack_something(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arguments", "told"), [
     ({"name_or_path": "smolm-135m"}, "did you mean smollm-135m"),
     ({"name_or_path": "smollm-135m", "device": "cuda"}, "finds no CUDA device here; use cpu"),
-    ({"name_or_path": "smollm-135m", "device": "tpu"}, "no device 'tpu': cpu, cuda or cuda:N is meant"),
+    ({"name_or_path": "smollm-135m", "device": "tpu"}, "no device 'tpu': auto, cpu, cuda or cuda:N is meant"),
     ({"name_or_path": "smollm-135m", "dtype": "int8"}, "the executor computes in float32, float16, bfloat16"),
 ])
 def test_bad_arguments(monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], told: str) -> None:

@@ -95,7 +95,8 @@ def test_the_model_of_the_file_and_one_variant(tmp_path: Path) -> None:
     text = AB + f"model: {config_file('llama')}\n"
     left = arcsim(
         "run-gpu", "-c", written(tmp_path, text), "-o", tmp_path / "out", "--variant", "ragged", "--json",
-        "--set", "sweep={}", "--set", "expect=[]", "--set", "control=[]", "--attention", "reference", "--dtype", "float32",
+        "--set", "sweep={}", "--set", "expect=[]", "--set", "control=[]", "--attention", "reference",
+        "--dtype", "float32",
     )
     assert left.code == 0 and list(left.json["cells"][0]["variants"]) == ["ragged"]
     assert json.loads((tmp_path / "out" / "run.json").read_text())["measured"]["attention_why"] == "as asked"
@@ -246,7 +247,8 @@ def test_models_that_cannot_run(tmp_path: Path) -> None:
     wide = written(tmp_path, json.dumps(huge), "huge.json")
     message = refused(run_gpu(tmp_path, ONE, model=wide))
     assert message.startswith("huge does not fit on cpu: weights of ") and " is free; take a smaller model" in message
-    assert "'smollm' is neither a known model (did you mean smollm-135m?)" in refused(run_gpu(tmp_path, ONE, model="smollm"))
+    message = refused(run_gpu(tmp_path, ONE, model="smollm"))
+    assert "'smollm' is neither a known model (did you mean smollm-135m?)" in message
     message = refused(arcsim("run-gpu", "-c", written(tmp_path, ONE), "-o", tmp_path / "measured"))
     assert "model: missing; the executor runs a preset" in message and "--model" in message
 

@@ -88,6 +88,15 @@ def test_modules_import_each_other_in_no_circle() -> None:
         pytest.fail(f"a circle: {error.args[1]}")
 
 
+def test_the_measured_arm_is_imported_when_it_is_asked_for() -> None:
+    """So everything else works where torch is not installed."""
+    needs = {name for name in modules() if name.startswith("executor.")}
+    needs |= {"experiment.calibrate", "experiment.measured"}
+    for name, tree in modules().items():
+        if name not in needs:
+            assert not needs & set(imported(name, ast.Module(_at_the_top(tree), []))), name
+
+
 def _at_the_top(tree: ast.Module) -> list[ast.stmt]:
     return [node for node in tree.body if isinstance(node, ast.ImportFrom)]
 

@@ -6,13 +6,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .curve import Curve
-from .decisions import KNOWN
+from .curve import Curve, is_sampled
+from .known import KEY
 from .run import Run
 
 Floats = NDArray[np.float64]
 POINTS = 8_192
 """Of the grid on which two curves are slid along each other, over the longer of them."""
+TRIED = 401
+"""Offsets at which points are held against a curve."""
 SAME = 1e-3
 """Seconds by which arrivals may be off a common offset and still be the same ones."""
 
@@ -42,6 +44,9 @@ def find_offset(a: Run, b: Run, given: float | None = None) -> Offset:
     if not (_own_clock(a) or _own_clock(b)):
         return Offset(0.0, "clock", _correlation(*curves, 0.0))
     slid = slide(*curves)
+    for curve, run, sign in ((curves[0], b, 1.0), (curves[1], a, -1.0)):
+        if is_sampled(run, "running") and len(curve.times):
+            slid = sign * match(curve, Curve.points(run, "running"), sign * slid)
     return Offset(slid, "correlation", _correlation(*curves, slid))
 
 
@@ -74,6 +79,19 @@ def slide(a: Curve, b: Curve) -> float:
     return float(a.start + lag * width - b.start)
 
 
+def match(curve: Curve, points: tuple[Floats, Floats], near: float) -> float:
+    """Seconds to add to the times of the points for the least squared distance to the curve there, within two mean
+    intervals of `near`; the middle one of several as good. Points know a moment, not what lies between them."""
+    times, values = points
+    if len(times) < 2:
+        return near
+    reach = 2 * float(times[-1] - times[0]) / (len(times) - 1)
+    tried = near + np.linspace(-reach, reach, TRIED)
+    distances = np.array([np.mean((curve.at(times + each) - values) ** 2) for each in tried])
+    best = np.flatnonzero(distances == distances.min())
+    return float(tried[best[len(best) // 2]])
+
+
 def _means(curve: Curve, width: float) -> Floats:
     """The curve's mean in each cell of `width` seconds from its start on."""
     edges = curve.start + width * np.arange(max(2, int(np.ceil((curve.end - curve.start) / width)) + 1))
@@ -94,4 +112,4 @@ def _correlation(a: Curve, b: Curve, offset: float) -> float:
 
 def _own_clock(run: Run) -> bool:
     """What was imported from a log."""
-    return KNOWN in run.meta or not run.steps.num_rows
+    return KEY in run.meta or not run.steps.num_rows

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from .align import Offset, find_offset
-from .curve import Curve, mean_over
-from .decisions import Split, compared_columns, equal_steps, first_split
+from .curve import Curve, is_sampled, mean_over
+from .decisions import Split, compared_columns, equal_steps, first_split, other_arrivals
+from .known import known_columns, knows
 from .metrics import Summary, summarise
 from .plain import plain
 from .reasons import reasons
@@ -37,7 +38,7 @@ class MetricDifference:
 
 @dataclass(frozen=True, slots=True)
 class GaugeDifference:
-    """A gauge of both runs on one time axis, from the earlier start to the later end. `a`, `b`: means over that
+    """A gauge that both runs tell, on one time axis, from the earlier start to the later end. `a`, `b`: means over that
     time; `mean_absolute`: mean of their distance at each moment."""
 
     name: str
@@ -90,22 +91,29 @@ def compare(a: Run, b: Run, offset: float | None = None) -> Comparison:
     split = first_split(a, b)
     summaries, moved, columns = (summarise(a), summarise(b)), find_offset(a, b, offset), compared_columns(a, b)
     grounds = Grounds(
-        summaries, step_level, split, _same_requests(a, b), moved.found == "arrivals",
-        any(column.name == "arrived" for column in columns), _same_times(a, b), step_costs(a, b), settings(a, b),
+        summaries=summaries, step_level=step_level, split=split,
+        requests_known=a.requests.num_rows > 0 and b.requests.num_rows > 0, same_requests=_same_requests(a, b),
+        same_arrivals=moved.found == "arrivals",
+        arrivals_known=step_level and any(column.name == "arrived" for column in columns),
+        other_arrivals=other_arrivals(a, b), same_times=_same_times(a, b), costs=step_costs(a, b),
+        settings=settings(a, b),
     )
     identical, time = split is None and step_level, TimeSplit.of(a, b)
     return Comparison(
         arms=(a.arm, b.arm), outcomes=(a.outcome, b.outcome), same_requests=grounds.same_requests,
         at_once=_at_once(a) and _at_once(b), step_level=step_level, identical=identical,
         same_times=grounds.same_times, split=split, columns_compared=tuple(column.name for column in columns),
-        offset=moved, metrics=tuple(_metrics(*summaries)), gauges=tuple(_gauges(a, b, moved.seconds)),
+        offset=moved, metrics=tuple(_metrics((a, b), summaries)), gauges=tuple(_gauges(a, b, moved.seconds)),
         costs=grounds.costs, time=time, settings=dict(grounds.settings), why=tuple(why(grounds)),
-        reasons=tuple(reasons(summaries, identical, grounds.same_times, time)),
+        reasons=tuple(reasons(summaries, identical, grounds.same_times, time) if step_level else ()),
     )
 
 
-def _metrics(a: Summary, b: Summary) -> Iterator[MetricDifference]:
-    for (name, left), (_, right) in zip(_numbers(a), _numbers(b), strict=True):
+def _metrics(runs: tuple[Run, Run], summaries: tuple[Summary, Summary]) -> Iterator[MetricDifference]:
+    """What an imported run does not tell is NaN."""
+    for (name, left), (_, right) in zip(*map(_numbers, summaries), strict=True):
+        field = name.partition(".")[0]
+        left, right = (value if knows(run, field) else NAN for run, value in zip(runs, (left, right), strict=True))
         yield MetricDifference(name, left, right, _relative(left, right))
 
 
@@ -127,6 +135,8 @@ def _relative(a: float, b: float) -> float:
 
 def _gauges(a: Run, b: Run, offset: float) -> Iterator[GaugeDifference]:
     for name in GAUGES:
+        if not all(knows(run, name) or is_sampled(run, name) for run in (a, b)):
+            continue
         curves = (Curve.of(a, name), Curve.of(b, name).moved(offset))
         mean_a, mean_b = mean_over(curves, lambda x, _: x), mean_over(curves, lambda _, y: y)
         distance = mean_over(curves, lambda x, y: np.abs(x - y))
@@ -144,4 +154,5 @@ def _same_times(a: Run, b: Run) -> bool:
 
 def _at_once(run: Run) -> bool:
     """No step but the first found new arrivals."""
-    return run.requests.num_rows > 0 and not run.column("arrived")[1:].any()
+    known = run.steps.num_rows and "arrived" in known_columns(run)
+    return bool(known) and run.requests.num_rows > 0 and not run.column("arrived")[1:].any()

@@ -8,6 +8,7 @@ import numpy as np
 from .plain import plain
 from .quantities import (
     REQUEST_QUANTITIES,
+    generated,
     makespan,
     request_rate,
     requests_by_status,
@@ -92,7 +93,7 @@ def _rates(run: Run) -> dict[str, Any]:
     prompts = int(run.request_column("prompt_tokens")[served].sum())
     return {
         "throughput": throughput(run), "request_rate": request_rate(run),
-        "total_throughput": share(prompts + total(run, "sampled_tokens"), makespan(run)),
+        "total_throughput": share(prompts + generated(run), makespan(run)),
     }
 
 
@@ -103,7 +104,7 @@ def _latencies(run: Run) -> dict[str, Any]:
 def _tokens(run: Run) -> dict[str, Any]:
     prefill, padded, cached = (total(run, name) for name in ("prefill_tokens", "padded_tokens", "cached_tokens"))
     return {
-        "preemptions": total(run, "preempted"), "generated_tokens": total(run, "sampled_tokens"),
+        "preemptions": total(run, "preempted"), "generated_tokens": generated(run),
         "wasted_tokens": total(run, "wasted_tokens"), "prefill_tokens": prefill,
         "recomputed_tokens": total(run, "recomputed_tokens"), "reprefill_tokens": total(run, "reprefill_tokens"),
         "cached_tokens": cached, "cached_share": share(cached, cached + prefill),

@@ -30,8 +30,9 @@ class UnknownName(ValueError):
 class Run:
     """`steps`, `requests`, `samples` are Arrow tables of exactly `STEP_COLUMNS`, `REQUEST_COLUMNS`, `SAMPLE_COLUMNS`.
 
-    Imports of logs have samples, and steps only where the log shows every iteration; `meta["known_step_columns"]`
-    then names the step columns that it told (the others are 0). Runs of arcsim have no samples. `meta` is what run.json holds: the configuration as resolved, seed, arm, policy, versions, machine, outcome, notes.
+    `meta` is what run.json holds: the configuration as resolved, seed, arm, policy, versions, machine, outcome, notes.
+    Runs of arcsim have no samples. An imported log has them, and steps only where it shows every iteration;
+    `meta["known_step_columns"]` names the step columns that it told, and the others are 0.
     Raises ValueError where a table has other columns.
     """
 

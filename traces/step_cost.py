@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .quantities import own_starts
 from .run import Run
 from .spread import NAN, share
 
@@ -41,7 +42,7 @@ class _Steps:
 
     @classmethod
     def of(cls, run: Run) -> "_Steps":
-        width, seconds = run.column("forward_width"), run.step_seconds()
+        width, seconds = run.column("forward_width"), run.column("t_end") - own_starts(run)
         ran = (width > 0) & (seconds > 0)
         prefill = run.column("prefill_seqs") > 0
         tokens = run.column("decode_seqs") + run.column("padded_tokens")
@@ -55,7 +56,8 @@ class _Steps:
 
 def step_costs(a: Run, b: Run) -> tuple[StepCost, ...]:
     """Over all steps that ran anything, and over those of decode rows only and those with prefill apart. Steps are
-    alike where they have the same rows or nearly as many tokens (see `EXACT`); their context may differ."""
+    alike where they have the same rows or nearly as many tokens (see `EXACT`); their context may differ. A step that
+    was scheduled while the one before it ran costs what it took after that."""
     return tuple(_costs(_Steps.of(a), _Steps.of(b)))
 
 

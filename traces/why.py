@@ -23,24 +23,21 @@ MOST = 4
 @dataclass(frozen=True, slots=True)
 class Grounds:
     """What can be said of two runs without looking at their latencies. `step_level`: both say what each step did.
-    `same_arrivals`: their requests came at the same times; `arrivals_known`: both say before which step they came.
-    `settings`: keys of the configuration whose values differ, with both values."""
+    `same_arrivals`: their requests came at the same times; `arrivals_known`: both say before which step they came;
+    `other_arrivals`: the first that part them (see there). Up to it both decide alike, and who is there in time depends
+    on how long the steps before took. `settings`: keys of the configuration that differ, with both values."""
 
     summaries: tuple[Summary, Summary]
     step_level: bool
     split: Split | None
+    requests_known: bool
     same_requests: bool
     same_arrivals: bool
     arrivals_known: bool
+    other_arrivals: tuple[int, int, int] | None
     same_times: bool
     costs: tuple[StepCost, ...]
     settings: Mapping[str, tuple[Any, Any]]
-
-    @property
-    def timing_parts_them(self) -> bool:
-        """At the first step that differs, other requests had arrived: up to there both decided alike, and who is there
-        in time depends on how long the steps before took."""
-        return self.split is not None and "arrived" in self.split.columns and None not in self.split.columns["arrived"]
 
     def cost(self, name: str) -> StepCost:
         return next(cost for cost in self.costs if cost.name == name)
@@ -48,14 +45,14 @@ class Grounds:
 
 def why(grounds: Grounds) -> Iterator[str]:
     """The first sentence is on the decisions, the second on the times."""
-    if not grounds.same_requests:
+    if not grounds.same_requests and grounds.requests_known:
         yield "The two runs did not serve the same requests (names or prompt lengths differ)."
     elif not grounds.step_level:
-        yield "The steps of at least one run are not known: only its gauges and latencies can be compared."
+        yield "The steps of at least one run are not known: what both tell of gauges and latencies is all there is."
     elif grounds.split is None:
         yield _alike(grounds)
-    elif grounds.timing_parts_them:
-        yield _late(grounds.split, grounds.same_arrivals)
+    elif grounds.other_arrivals is not None:
+        yield _late(*grounds.other_arrivals, grounds.same_arrivals)
     else:
         yield _parting(grounds.split, grounds.settings, grounds.arrivals_known)
     times = _times(grounds)
@@ -70,11 +67,10 @@ def _alike(grounds: Grounds) -> str:
     return f"All {steps:,} scheduling decisions agree; only the times of the steps differ."
 
 
-def _late(split: Split, same_arrivals: bool) -> str:
-    a, b = split.columns["arrived"]
+def _late(step: int, a: int, b: int, same_arrivals: bool) -> str:
     because = "the steps before it took another time" if same_arrivals else "requests come at other times"
     return (
-        f"Both decide alike up to step {split.step:,}, before which other requests had arrived (new ones: {a} in a, "
+        f"Both decide alike up to step {step:,}, before which other requests had arrived (new ones: {a} in a, "
         f"{b} in b): {because}, "
         "the rules do not differ up to there."
     )

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from .errors import ImportFault
 
 DAY = 86_400.0
+EPOCH = date(1970, 1, 1).toordinal()
 JITTER = 60.0
 """Seconds that a record may lie behind the one before it (several processes write one log); it then takes its time."""
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -29,28 +30,30 @@ class Clock:
         self._last_text = ""
         self._last: float | None = None
         self._raw = self._shift = 0.0
+        self._first_day: int | None = None
         self.jumps = 0
-        self.dated = False
 
     def seconds(self, text: str) -> float:
-        """Seconds since 1970 (or since the engine's start), at least those of the stamp before."""
+        """Since midnight of the first stamp's day (or the engine's start); at least those of the stamp before."""
         if text == self._last_text and self._last is not None:
             return self._last
         raw = self._read(text)
-        if self._last is not None and raw + self._shift < self._last:
-            if raw + self._shift < self._last - JITTER:
-                self.jumps += 1
-                self._shift = self._last - raw
+        if self._last is not None and raw + self._shift < self._last - JITTER:
+            self.jumps += 1
+            self._shift = self._last - raw
         self._last_text, self._raw = text, raw
         self._last = raw + self._shift if self._last is None else max(self._last, raw + self._shift)
         return self._last
 
     def moment(self, seconds: float) -> str | None:
-        """Of the first record, as ISO 8601; None of a clock without a date."""
-        if not self.dated:
+        """Such seconds as a date, ISO 8601; None of a clock without a date."""
+        if self._first_day is None:
             return None
-        naive = datetime(1970, 1, 1) + timedelta(seconds=seconds)
-        return naive.replace(tzinfo=self._zone).isoformat()
+        try:
+            naive = datetime.fromordinal(self._first_day) + timedelta(seconds=round(seconds, 6))
+            return naive.replace(tzinfo=self._zone).isoformat()
+        except (OverflowError, ValueError):  # a date that no calendar has
+            return None
 
     def _read(self, text: str) -> float:
         for pattern, read in SHAPES:
@@ -86,9 +89,13 @@ class Clock:
         return found
 
     def _dated(self, year: int, month: int, day: int, time: list[str]) -> float:
-        self.dated = True
-        days = date(year, min(max(month, 1), 12), 1).toordinal() + day - 1 - date(1970, 1, 1).toordinal()
-        return days * DAY + _of_day(time)
+        day += date(max(year, 1), min(max(month, 1), 12), 1).toordinal() - 1
+        return self._since_first(day) * DAY + _of_day(time)
+
+    def _since_first(self, day: int) -> int:
+        if self._first_day is None:
+            self._first_day = day
+        return day - self._first_day
 
     def _hours(self, match: re.Match[str]) -> float:
         found = _of_day(list(match.groups()))
@@ -104,8 +111,9 @@ class Clock:
     def _epoch(self, match: re.Match[str]) -> float:
         if self._last is None:
             self._zone = UTC
-        self.dated = True
-        return float(match.group())
+        whole, fraction = match.groups()
+        days, seconds = divmod(int(whole), int(DAY))
+        return self._since_first(EPOCH + days) * DAY + seconds + _fraction(fraction)
 
 
 SHAPES: tuple[tuple[re.Pattern[str], Callable[[Clock, re.Match[str]], float]], ...] = (
@@ -117,14 +125,18 @@ SHAPES: tuple[tuple[re.Pattern[str], Callable[[Clock, re.Match[str]], float]], .
     (re.compile(rf"(\d\d)(\d\d) {TIME}", re.ASCII), Clock._yearless),
     (re.compile(rf"({'|'.join(MONTHS)}) +(\d\d?) {TIME}", re.ASCII), Clock._named_month),
     (re.compile(r"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3})", re.ASCII), Clock._elapsed),
-    (re.compile(r"\d{9,11}(?:\.\d{1,9})?", re.ASCII), Clock._epoch),
+    (re.compile(r"(\d{9,11})(?:\.(\d{1,9}))?", re.ASCII), Clock._epoch),
 )
 """How clocks look, and what reads each."""
 
 
 def _of_day(time: list[str]) -> float:
     hours, minutes, seconds, fraction = time
-    return 3600.0 * int(hours) + 60.0 * int(minutes) + int(seconds) + (float(f"0.{fraction}") if fraction else 0.0)
+    return 3600.0 * int(hours) + 60.0 * int(minutes) + int(seconds) + _fraction(fraction)
+
+
+def _fraction(digits: str | None) -> float:
+    return float(f"0.{digits}") if digits else 0.0
 
 
 def zone_of(name: str) -> tzinfo:

@@ -27,8 +27,8 @@ def clean(line: str) -> str:
     return ANSI.sub("", bare) if "\x1b" in bare else bare
 
 
-def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOptions) -> LogImporter:
-    """The engine most of whose lines are in the file; of equals the first. Raises ImportFault where there is none."""
+def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOptions) -> LogImporter | None:
+    """The engine most of whose lines are in the file; of equals the first. None where there is none."""
     readers = [(importer, importer.reader(Clock(options.year, "UTC"))) for importer in importers]
     counts = dict.fromkeys((importer.name for importer in importers), 0)
     for line in map(clean, lines_of(path)):
@@ -38,13 +38,7 @@ def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOpti
         if max(counts.values()) >= ENOUGH:
             break
     best = max(importers, key=lambda importer: counts[importer.name])
-    if not counts[best.name]:
-        raise ImportFault(f"{path}: no line in it is of a known log; known are: {_known(importers)}")
-    return best
-
-
-def _known(importers: Sequence[LogImporter]) -> str:
-    return "; ".join(f"{importer.name} ({importer.about})" for importer in importers)
+    return best if counts[best.name] else None
 
 
 def import_log(path: Path, importer: LogImporter, options: ImportOptions, out: Path, meta: dict[str, Any]) -> Imported:
@@ -77,7 +71,7 @@ class _Log:
         self._sink = sink
         self._clock = Clock(options.year, options.zone)
         self._reader: LineReader = importer.reader(self._clock)
-        self._lines = self._matched = self._untimed = self._cut = 0
+        self._lines = self._matched = self._untimed = self._timeless = self._cut = 0
         self._start: float | None = None
         self._now = nan
         self._last_end = float("-inf")
@@ -158,6 +152,7 @@ class _Log:
         facts = record.step
         assert facts is not None
         seconds = facts.seconds or 0.0
+        self._timeless += facts.seconds is None
         end = self._last_end if time != time else time
         start = max(self._last_end, end - seconds) if end > float("-inf") else 0.0
         self._last_end = start + seconds
@@ -196,9 +191,11 @@ class _Log:
             told = ", ".join(f"{rank} ({count:,})" for rank, count in others.items())
             yield f"records of other ranks were left out, and are not added up: {told}"
         if self._repeated:
-            yield f"{self._repeated:,} records repeat the counts of {self._member} and were left out"
+            yield f"records of other processes than {self._member} were left out, as repetitions: {self._repeated:,}"
         if self._cut:
             yield "the last line is cut within its last number and was left out"
+        if self._sink.steps.rows and self._timeless:
+            yield f"{self._timeless:,} iterations do not say how long they took: their steps last 0 s"
         if self._untimed:
             yield f"{self._untimed:,} records have no clock: they have the time of the one before, if any"
         if self._clock.jumps:

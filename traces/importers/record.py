@@ -5,7 +5,7 @@ from math import nan
 from typing import Any, NamedTuple, Protocol
 
 COUNT = r"\d{1,9}"
-NUMBER = r"\d{1,15}(?:\.\d{1,15})?"
+NUMBER = r"\d{1,15}(?:\.\d{1,24})?"
 """What a count and a number look like; whoever uses them says what must follow, so that none is cut unseen."""
 
 
@@ -17,13 +17,14 @@ class StepFacts(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A gauge sample (or an event, whose `running` and `waiting` are None), as the columns of the samples have it.
+    """A gauge sample as the columns of the samples have it, or an event, whose `running` and `waiting` are None.
 
-    `stamp`: the engine's own clock as it stands in the line, or seconds that the `Clock` has given; None: the line has
-    none, the time of the one before it holds. `rank`: None where the line does not say. `member`: which of several processes that print the same counts.
-    `preempted`: since the record before; `preemptions`: all so far. `step`: where the record is one iteration.
-    `request`: where a request has ended, its row of the request table, times being the clock's seconds.
-    `unsure`: the last number stands at the very end of the line, and might go on if the line was cut.
+    `stamp`: the engine's own clock as it stands in the line, or seconds that the `Clock` has given; None: the line
+    has none, the time of the one before it holds. `rank`: None where the line does not say. `member`: which of several
+    processes that print the same counts. `preempted`: since the record before; `preemptions`: all so far.
+    `step`: where the record is one iteration. `request`: where a request has ended, its row of the request table,
+    times being the clock's seconds. `unsure`: the last number stands at the very end of the line, and might go on if
+    the line was cut.
     """
 
     kind: str

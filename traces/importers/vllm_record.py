@@ -112,7 +112,8 @@ class _Reader:
         start, end = float(step["t_start"]), float(step["t_end"])
         host = float(step.get("schedule_s", 0.0))
         row = dict.fromkeys(SUMS, 0) | {
-            "t_start": start + self.offset, "t_end": end + self.offset, "host_seconds": host, "device_seconds": end - start - host,
+            "t_start": start + self.offset, "t_end": end + self.offset,
+            "host_seconds": host, "device_seconds": end - start - host,
             "running": step["running"], "waiting": step["waiting"], "waiting_end": step["waiting"],
             "forward_width": len(step["scheduled"]), "preempted": len(step["preempted"]), "kv_total": self._usable,
             "arrived": self._arrivals(start),
@@ -149,7 +150,7 @@ class _Reader:
             row["cached_tokens"] += start
             served.cached = served.cached if served.peak else start
         end, decode = start + length, served.generated > 0 and length == 1 and start + 1 == served.known
-        decode = decode and served.held == start
+
         row["context_tokens"] += end
         row["attended_tokens"] += 0 if decode else length * start + length * (length + 1) // 2
         row["sampled_tokens"] += end == served.known

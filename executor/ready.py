@@ -1,0 +1,31 @@
+"""A measured backend that has warmed up: what can go wrong before the first step has gone wrong here."""
+
+from typing import Any
+
+import torch
+
+from .backend import MeasuredBackend, starved
+from .errors import ExecutorError
+from .model import PagedModel
+
+
+def ready(model: PagedModel, *, blocks: int, block_size: int, **choices: Any) -> MeasuredBackend:
+    """`choices` as `MeasuredBackend` takes them. Raises `ExecutorError`, also where memory runs out."""
+    try:
+        backend = MeasuredBackend(model, blocks=blocks, block_size=block_size, **choices)
+        backend.warm_up()
+    except (MemoryError, RuntimeError) as error:
+        if not starved(error):
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ExecutorError(
+            f"out of memory with a KV pool of {blocks:,} blocks of {block_size} tokens, before the first step: lower "
+            f"engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs ({reason})"
+        ) from error
+    return backend
+
+
+def use_threads(count: int | None) -> None:
+    """Of the CPU, in this process; None: as many as torch takes by itself."""
+    if count is not None:
+        torch.set_num_threads(count)
