@@ -3,7 +3,7 @@
 import numpy as np
 
 from .curve import Curve
-from .decisions import KNOWN
+from .known import KEY
 from .run import Run
 
 SAMPLED = {"running": ("running", 1.0), "waiting": ("waiting_all", 1.0), "kv_used": ("kv_usage", 100.0)}
@@ -18,7 +18,7 @@ def is_sampled(run: Run) -> bool:
 def curve_of(run: Run, name: str, bridged: float = 0.0) -> Curve:
     """The curve of a step column; of a run without steps that of its samples, `kv_used` in percent of the pool. Empty
     where the run does not tell. `bridged`: see `Curve.of`."""
-    known = run.meta.get(KNOWN)
+    known = run.meta.get(KEY)
     if is_sampled(run):
         return _sampled(run, *SAMPLED[name]) if name in SAMPLED else _nothing()
     return _nothing() if known is not None and name not in known else Curve.of(run, name, bridged)
