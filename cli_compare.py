@@ -32,7 +32,7 @@ def compare(
     if html is not None:
         from .traces.comparison_page import write_comparison
 
-        write_comparison(html, comparison, runs, (str(a), str(b)))
+        write_comparison(html, comparison, runs, (str(a), str(b)), errors)
     if json:
         print_json(comparison.to_dict() | {"model_errors": plain(errors)} | page)
         return

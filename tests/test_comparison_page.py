@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from arcsim.sim.cross_validation import RegionError
 from arcsim.traces.compare import compare
 from arcsim.traces.comparison_page import write_comparison
 from arcsim.traces.rows import run_from_rows
@@ -37,6 +38,16 @@ def test_different_decisions_are_said_first_with_reasons_and_numbers(tmp_path: P
     place = texts.index("steps")
     assert texts[place + 1:place + 3] == [str(run.steps.num_rows) for run in (a, b)]
     assert [run["name"] for run in found.data["cells"][0]["runs"]] == ["a: runs/x", "b: runs/y"]
+
+
+def test_the_error_of_a_latency_model_is_shown(tmp_path: Path) -> None:
+    runs = served(8), served(2)
+    errors = {"a": [RegionError("decode, 1 row", 12, 0.031, 0.05, -0.02)], "b": []}
+    write_comparison(tmp_path / "c.html", compare(*runs), runs, ("x", "y"), errors)
+    found = Page(tmp_path / "c.html")
+    assert "The latency model of a on the steps that the other side ran" in found.texts["h2"]
+    place = found.texts["td"].index("decode, 1 row")
+    assert found.texts["td"][place + 1:place + 5] == ["12", "3.1 %", "5.0 %", "-2 %"]
 
 
 def test_equal_decisions_are_said_too(tmp_path: Path) -> None:

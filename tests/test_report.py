@@ -173,10 +173,10 @@ def test_a_log_is_drawn_as_its_samples(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("".join(line.format(second=i, running=i + 1) for i in range(3)))
     import_file(tmp_path / "log.txt", tmp_path / "log")
     view = RunView.of(Run.load(tmp_path / "log"), moved=10.0)
-    assert view.sampled and view.panels["running"] == {"x": [10, 11, 12], "y": [1, 2, 3]}
+    assert view.panels["running"] == {"x": [10, 11, 12], "y": [1, 2, 3], "sampled": True}
     assert view.panels["kv_used"]["y"] == [12.5] * 3 and view.panels["forward_width"] == {"x": [], "y": []}
     write_report(tmp_path / "r.html", "log", {"log": Run.load(tmp_path / "log")})
-    assert Page(tmp_path / "r.html").data["cells"][0]["runs"][0]["sampled"]
+    assert Page(tmp_path / "r.html").data["cells"][0]["runs"][0]["panels"]["waiting"]["sampled"]
 
 
 def test_a_page_of_many_runs_stays_small(tmp_path: Path) -> None:

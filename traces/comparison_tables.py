@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from math import isfinite
-from typing import Any
+from math import isfinite, isnan
+from typing import Any, Protocol
 
 from .align import Offset
 from .compare import Comparison, GaugeDifference, MetricDifference
@@ -27,15 +27,36 @@ FOUND = {
 UNITS = {"makespan": "s", "throughput": "tok/s", "total_throughput": "tok/s"} | dict.fromkeys(MILLISECONDS, "ms")
 
 
-def findings(comparison: Comparison, paths: tuple[str, str]) -> str:
+class ModelError(Protocol):
+    """How far a latency model is off the steps of one kind: relative errors, `bias` that of the seconds summed."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def median(self) -> float: ...
+    @property
+    def p90(self) -> float: ...
+    @property
+    def bias(self) -> float: ...
+
+
+ModelErrors = Mapping[str, Sequence[ModelError]]
+"""Of the latency model of either side (a, b), where it is simulated, on the other's steps."""
+
+
+def findings(comparison: Comparison, paths: tuple[str, str], model_errors: ModelErrors) -> str:
     """Whose runs these are, why they differ, where they part, and by how much."""
-    first = [metric for name in FIRST for metric in comparison.metrics if metric.name == name]
-    rest = [metric for metric in comparison.metrics if metric.name not in FIRST]
+    told = [metric for metric in comparison.metrics if not (isnan(metric.a) and isnan(metric.b))]
+    first = [metric for name in FIRST for metric in told if metric.name == name]
+    rest = [metric for metric in told if metric.name not in FIRST]
     return (
         _sides(comparison, paths) + "".join(f"<p>{escape(sentence)}</p>" for sentence in comparison.why)
         + notes_list(comparison.reasons)
         + section("What it comes to", _metrics(first) + folded("all other numbers", _metrics(rest)))
-        + section("What alike steps cost", _costs(comparison.costs))
+        + _costs([cost for cost in comparison.costs if isfinite(cost.relative)])
+        + "".join(_errors(side, errors) for side, errors in model_errors.items() if errors)
         + section("On one time axis", _gauges(comparison.gauges) + _clock(comparison.offset))
         + _split(comparison) + _settings(comparison.settings)
     )
@@ -67,7 +88,9 @@ def _relative(value: float) -> str:
     return f"{signed(100 * value)} %" if isfinite(value) else DASH
 
 
-def _gauges(gauges: Iterable[GaugeDifference]) -> str:
+def _gauges(gauges: Sequence[GaugeDifference]) -> str:
+    if not gauges:
+        return '<p class="hint">There is no gauge that both runs tell.</p>'
     rows = [
         (g.name.replace("_", " "), number(g.a), number(g.b), signed(g.difference), number(g.mean_absolute))
         for g in gauges
@@ -75,7 +98,9 @@ def _gauges(gauges: Iterable[GaugeDifference]) -> str:
     return table(("", "mean of a", "mean of b", "difference", "mean absolute difference"), _rows(rows), "numbers")
 
 
-def _costs(costs: Iterable[StepCost]) -> str:
+def _costs(costs: Sequence[StepCost]) -> str:
+    if not costs:
+        return ""
     rows = [
         (KINDS[cost.name], f"{cost.steps[0]:,}", f"{cost.steps[1]:,}", number(1e3 * cost.a), number(1e3 * cost.b),
          _relative(cost.relative), percent(cost.covered))
@@ -83,7 +108,15 @@ def _costs(costs: Iterable[StepCost]) -> str:
     ]
     head = ("", "steps of a", "steps of b", "ms in a", "ms in b", "b against a", "of a's time")
     hint = '<p class="hint">Steps of a, at the mean cost that steps of their kind have in either run.</p>'
-    return hint + table(head, _rows(rows), "numbers")
+    return section("What alike steps cost", hint + table(head, _rows(rows), "numbers"))
+
+
+def _errors(side: str, errors: Iterable[ModelError]) -> str:
+    rows = [
+        (each.name, f"{each.steps:,}", percent(each.median), percent(each.p90), _relative(each.bias)) for each in errors
+    ]
+    body = table(("", "steps", "median error", "p90 error", "error of the sum"), _rows(rows), "numbers")
+    return section(f"The latency model of {side} on the steps that the other side ran", body)
 
 
 def _clock(offset: Offset) -> str:

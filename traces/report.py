@@ -83,7 +83,7 @@ def _drawn(cells: Mapping[str, Mapping[str, RunView]]) -> Iterator[dict[str, Any
 def _run(view: RunView) -> dict[str, Any]:
     return {
         "panels": view.panels, "latencies": view.latencies, "tokens": view.tokens, "marks": view.marks,
-        "requests": view.requests, "kv_total": view.summary.kv_total, "sampled": view.sampled,
+        "requests": view.requests, "kv_total": view.summary.kv_total,
     }
 
 

@@ -25,7 +25,7 @@ function gaugeTraces(run, i, name, row, count, factor) {
   const base = {
     type: "scatter", mode: "lines", xaxis: "x", yaxis: axisName("y", row), visible: !hidden.has(run.name), meta: run.name,
   };
-  if (run.sampled && !panel.mean) {
+  if (panel.sampled && !panel.mean) {
     return [{ ...base, mode: "lines+markers", x: panel.x, y: panel.y, name: label, line: { ...line, shape: "linear", width: 1 },
       marker: { size: 5, color: color(i) } }];
   }
@@ -86,7 +86,7 @@ function tokensTitle(name) {
 
 function drawTime(runs) {
   const shown = runs.filter((run) => !hidden.has(run.name) && tokenKinds.some(([kind]) => run.tokens[kind].length));
-  const percent = runs.some((run) => run.sampled);
+  const percent = runs.some((run) => run.panels.kv_used.sampled);
   const titles = panels.map(([name, title]) => (name === "kv_used" ? kvTitle(runs, title, percent) : title));
   titles.push(...shown.map((run) => tokensTitle(run.name)));
   const inside = titles.length * panelHeight - panelGap, height = inside + around.t + around.b;
@@ -98,7 +98,7 @@ function drawTime(runs) {
     more.annotations.push(panelTitle(title, row, top));
   });
   const traces = panels.flatMap(([name], row) => runs.flatMap((run, i) => {
-    const factor = name === "kv_used" && percent && !run.sampled ? 100 / (run.kv_total || 1) : 1;
+    const factor = name === "kv_used" && percent && !run.panels.kv_used.sampled ? 100 / (run.kv_total || 1) : 1;
     return gaugeTraces(run, i, name, row, runs.length, factor);
   }));
   traces.push(...runs.filter((run) => run.marks.x.length).map((run) => preemptionTrace(run, runs.indexOf(run))));
@@ -112,8 +112,8 @@ function noteBuckets(runs) {
   document.getElementById("buckets").textContent = widest
     ? `Long runs are cut into buckets (up to ${Number(widest.toPrecision(3))} s): the band spans the lowest to the `
       + "highest value in each, the line is the mean over time."
-    : "Every step is drawn.";
-  if (runs.some((run) => run.sampled)) {
+    : runs.every((run) => run.panels.running.sampled) ? "" : "Every step is drawn.";
+  if (runs.some((run) => run.panels.running.sampled)) {
     document.getElementById("buckets").textContent += " Dots are the samples of a log; between them nothing is known.";
   }
 }

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .curve import Curve
+from .gauge_curve import GaugeCurve
+from .known import known_columns
 from .metrics import Summary, summarise
 from .quantities import REQUEST_QUANTITIES
 from .run import Run
-from .run_curve import curve_of, is_sampled
 from .worst import described
 
 PANELS = ("running", "forward_width", "waiting", "kv_used")
@@ -35,12 +36,12 @@ class RunView:
 
     A panel is exact, `{"x", "y"}`: seconds, and the value that holds from there; or, where the run has more than
     `points` changes, `{"from", "width", "low", "high", "mean"}`: equal buckets of `width` seconds with the lowest,
-    highest and time-weighted mean value in each, so that no peak is lost. A distribution is `{"x", "y"}`:
+    highest and time-weighted mean value in each, so that no peak is lost. `"sampled"`: see `GaugeCurve`.
+    A distribution is `{"x", "y"}`:
     milliseconds, and the share of requests at or below. `tokens`: what each step computed or took from the cache, as
     `{"x", "decode", "prefill", "recomputed", "cached"}` or, in buckets, means and the `"high"` of their sum.
     `marks`: where sequences were preempted, `{"x", "y", "n"}`: seconds, the running gauge there, how many.
-    `requests`: see `worst.described`. `sampled`: an imported log's points in time, `kv_used` in percent. All are lists
-    of numbers and texts, small enough to be sent about.
+    `requests`: see `worst.described`. All are lists of numbers and texts, small enough to be sent about.
     """
 
     summary: Summary
@@ -49,19 +50,18 @@ class RunView:
     tokens: dict[str, Any]
     marks: dict[str, list[float]]
     requests: list[dict[str, Any]]
-    sampled: bool
 
     @classmethod
     def of(cls, run: Run, points: int = POINTS, also: Collection[str] = (), moved: float = 0.0) -> "RunView":
         """`also`: names of requests that are described though they were not served badly here. `moved`: seconds that
         are added to the times of its curves."""
         held = _between_steps(run)
-        curves = {name: curve_of(run, name, held).moved(moved) for name in PANELS}
+        gauges = {name: GaugeCurve.of(run, name, held) for name in PANELS}
         return cls(
-            summary=summarise(run), panels={name: _panel(curve, points) for name, curve in curves.items()},
+            summary=summarise(run), panels={name: _panel(gauge, points, moved) for name, gauge in gauges.items()},
             latencies={name: _distribution(REQUEST_QUANTITIES[name](run), points // 4) for name in LATENCIES},
             tokens=_tokens(run, points, moved, held), marks=_marks(run, points // 4, moved),
-            requests=described(run, requests_for(points), also), sampled=is_sampled(run),
+            requests=described(run, requests_for(points), also),
         )
 
 
@@ -70,12 +70,13 @@ def requests_for(points: int) -> int:
     return max(2, min(10, points * _ALL_REQUESTS // _ALL_POINTS // 5))
 
 
-def _panel(curve: Curve, points: int) -> dict[str, Any]:
+def _panel(gauge: GaugeCurve, points: int, moved: float) -> dict[str, Any]:
+    curve, sampled = gauge.curve.moved(moved), {"sampled": True} if gauge.sampled else {}
     if len(curve.times) <= points:
-        return {"x": _rounded(curve.times, 6), "y": _rounded(curve.values, 3)}
+        return {"x": _rounded(curve.times, 6), "y": _rounded(curve.values, 3), **sampled}
     edges = np.linspace(curve.start, curve.end, points // 3 + 1)
     envelope = curve.envelope(edges)
-    return _buckets(edges) | {
+    return _buckets(edges) | sampled | {
         "low": _rounded(envelope.low, 3), "high": _rounded(envelope.high, 3), "mean": _rounded(envelope.mean, 3),
     }
 
@@ -90,6 +91,8 @@ def _between_steps(run: Run) -> float:
 
 
 def _tokens(run: Run, points: int, moved: float, held: float) -> dict[str, Any]:
+    if not {"decode_tokens", "prefill_tokens"} <= set(known_columns(run)):
+        return {name: [] for name in ("x", *TOKENS)}
     times = Curve.of(run, "decode_tokens", held).times + moved
     values = {name: Curve.of(run, f"{name}_tokens", held).values for name in TOKENS}
     values["prefill"] = np.maximum(values["prefill"] - values["recomputed"], 0)  # what is computed for the first time

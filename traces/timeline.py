@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .curve import Curve
+from .gauge_curve import PERCENT, GaugeCurve
 from .lanes import Lanes
 from .run import Run
-from .run_curve import curve_of, is_sampled
 from .story import QUEUED, Part, Stories
 
 ENGINE, SEQUENCES, QUEUE = 1, 2, 3
@@ -35,9 +35,9 @@ def events(run: Run) -> Iterator[str]:
         yield _meta("process_name", place, 0, {"name": name})
         yield _meta("process_sort_index", place, 0, {"sort_index": place})
     yield from _steps(run)
-    counters = COUNTERS | ({"kv_used": "KV in use, %"} if is_sampled(run) else {})
-    for column, name in counters.items():
-        yield from _counter(curve_of(run, column), name)
+    for column, name in COUNTERS.items():
+        gauge = GaugeCurve.of(run, column)
+        yield from _counter(gauge.curve, "KV in use, %" if gauge.sampled and column == PERCENT else name)
     stories = Stories(run)
     yield from _sequences(run, stories)
     yield from _queue(run, stories)
