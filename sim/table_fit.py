@@ -121,7 +121,8 @@ def _downwards(prefill: PrefillTable, one_row: float) -> PrefillTable:
     (low, high), (first, second) = prefill.tokens[:2], prefill.seconds[:2]
     line = first - (second - first) / (high - low) * (low - 1)
     one = min(first, max(line, one_row))
-    return prefill.model_copy(update={"tokens": [1, *prefill.tokens], "seconds": [*_short([one]), *prefill.seconds]})
+    seconds = [*_short(np.array([one])), *prefill.seconds]
+    return prefill.model_copy(update={"tokens": [1, *prefill.tokens], "seconds": seconds})
 
 
 def _host(steps: Measured) -> HostPart:

@@ -78,7 +78,7 @@ def test_vllm() -> None:
     rates = (record.prompt_throughput, record.generation_throughput, record.kv_usage, record.hit_rate)
     assert rates == pytest.approx((812.5, 93.2, 0.417, 0.125))
     old = only("vllm", vllm_v0(5, 6, swapped=8))
-    assert (old.running, old.waiting, old.swapped, old.rank) == (5, 6, 8, None)
+    assert (old.running, old.waiting, old.swapped, old.rank) == (5, 6, 8, 0)
     oldest = "INFO 07-20 01:02:03 scheduler.py:269] Throughput: 4.5 tokens/s, Running: 1 reqs, Swapped: 0 reqs, " \
         "Pending: 2 reqs, GPU KV cache usage: 0.1%, CPU KV cache usage: 0.0%"
     assert only("vllm", oldest)[:4] == ("interval", "07-20 01:02:03", 1, 2)

@@ -55,7 +55,7 @@ def test_queueing_is_told_from_the_cost_of_a_step() -> None:
     ttft = next(metric for metric in found.metrics if metric.name == "ttft.p50")
     assert min(metric.a for metric in found.metrics if metric.name == "busy") > 0.95
     assert found.costs[0].relative < 0.06 and ttft.relative > 2 * found.costs[0].relative
-    assert "so near to saturation queueing amplifies every difference" in found.why[1]
+    assert "queueing amplifies every difference" in found.why[1]
     assert "queueing amplifies" not in compare(slower(1.0), slower(1.04)).why[1]
 
 
@@ -85,6 +85,17 @@ def test_kinds_that_one_run_lacks_are_left_out_and_counted() -> None:
     every, decode, prefill = step_costs(a, b)
     assert every.relative == decode.relative == pytest.approx(1.0) and every.covered == pytest.approx(0.25)
     assert prefill.relative != prefill.relative and prefill.covered == 0.0
+
+
+def test_kinds_are_known_from_what_an_iteration_log_tells() -> None:
+    """It has no padded tokens; without rows there are no kinds."""
+    rows = [(1, 0, 1.0), (2, 100, 4.0)]
+    log = run_from_rows([{**row, "padded_tokens": 0} for row in steps(rows)])
+    log.meta["known_step_columns"] = ["decode_seqs", "forward_width", "prefill_seqs", "prefill_tokens"]
+    every, _, prefill = step_costs(run_from_rows(steps([(1, 0, 2.0), (2, 100, 8.0)])), log)
+    assert every.relative == prefill.relative == pytest.approx(-0.5)
+    log.meta["known_step_columns"] = ["forward_width"]
+    assert all(cost.relative != cost.relative and cost.covered == 0.0 for cost in step_costs(log, log))
 
 
 def test_the_latency_model_on_the_steps_of_another_run() -> None:

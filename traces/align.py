@@ -94,7 +94,8 @@ def match(curve: Curve, points: tuple[Floats, Floats], near: float) -> float:
 
 def _means(curve: Curve, width: float) -> Floats:
     """The curve's mean in each cell of `width` seconds from its start on."""
-    edges = curve.start + width * np.arange(max(2, int(np.ceil((curve.end - curve.start) / width)) + 1))
+    cells = max(1, int(np.ceil((curve.end - curve.start) / width)))
+    edges: Floats = curve.start + width * np.arange(cells + 1, dtype=np.float64)
     return np.asarray(np.diff(curve.integral(edges)) / width, dtype=np.float64)
 
 

@@ -35,5 +35,5 @@ def known_columns(run: Run) -> Collection[str]:
 def knows(run: Run, field: str) -> bool:
     """Whether a field of the run's summary says anything."""
     if field == "makespan" or (field in BY_REQUESTS and not run.steps.num_rows):
-        return run.steps.num_rows > 0 or run.requests.num_rows > 0
+        return bool(run.steps.num_rows or run.requests.num_rows)
     return field not in MADE_OF or MADE_OF[field] in known_columns(run)

@@ -10,8 +10,10 @@ from .metrics import Summary
 from .step_cost import StepCost
 from .summary_text import percent
 
-SATURATED = 0.9
-"""Share of the time in which steps ran, from which on a queue grows with every delay."""
+SATURATED = 0.5
+"""Share of TTFT that requests wait to be scheduled, from which on the queue decides."""
+BUSY = 0.9
+"""Share of the time in which steps ran, from which on what a step costs feeds back on how many run."""
 NOTABLE = 0.02
 """A relative difference that is told; less is what an engine differs from itself."""
 LEAST = 5e-4
@@ -117,6 +119,15 @@ def _queueing(grounds: Grounds, cost: float) -> str:
     if abs(change) < max(NOTABLE, 2 * abs(cost)):
         return f"; {busy}"
     amplified = f"TTFT p50 is {_more(change)}"
-    if max(a.busy, b.busy) >= SATURATED:
-        return f"; {busy}: so near to saturation queueing amplifies every difference, and {amplified}"
+    queued = max(_queued(a), _queued(b))
+    if queued >= SATURATED:
+        return (f"; {busy}, and up to {percent(queued)} of TTFT is waiting to be scheduled: queueing amplifies every "
+                f"difference, and {amplified}")
+    if max(a.busy, b.busy) >= BUSY:
+        return f"; {busy}: the cost of a step feeds back on how many run, and {amplified}"
     return f"; {busy}: below saturation, where {amplified}"
+
+
+def _queued(summary: Summary) -> float:
+    """The share of TTFT before the first step, over all requests that got a token; 0 of none."""
+    return summary.queue.mean / summary.ttft.mean if summary.ttft.count and summary.ttft.mean else 0.0

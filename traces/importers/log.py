@@ -41,6 +41,18 @@ def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOpti
     return best if counts[best.name] else None
 
 
+def labelled_kinds(path: Path, importer: LogImporter, options: ImportOptions) -> set[str]:
+    """Kinds of records of which the first lines of the log say whose they are."""
+    reader, found, seen = importer.reader(Clock(options.year, "UTC")), set(), 0
+    for line in map(clean, lines_of(path)):
+        records = reader.read(line) or ()
+        found.update(record.kind for record in records if record.rank is not None)
+        seen += len(records)
+        if seen >= ENOUGH:
+            break
+    return found
+
+
 def import_log(path: Path, importer: LogImporter, options: ImportOptions, out: Path, meta: dict[str, Any]) -> Imported:
     """Write the run of a log into `out`, whole or not at all, in memory that does not grow with the log.
 
@@ -71,11 +83,12 @@ class _Log:
         self._sink = sink
         self._clock = Clock(options.year, options.zone)
         self._reader: LineReader = importer.reader(self._clock)
-        self._lines = self._matched = self._untimed = self._timeless = self._cut = 0
+        self._lines = self._matched = self._untimed = self._timeless = self._cut = self._beheaded = 0
         self._start: float | None = None
         self._now = nan
         self._last_end = float("-inf")
         self._ranks: dict[int, int] = {}
+        self._labelled = labelled_kinds(path, importer, options)
         self._member: str | None = None
         self._repeated = 0
         self._preemptions: int | None = None
@@ -110,10 +123,15 @@ class _Log:
         return len(before) > len(now) and before.startswith(now)
 
     def _is_of_rank(self, record: Record) -> bool:
-        rank = 0 if record.rank is None else record.rank
-        self._ranks[rank] = self._ranks.get(rank, 0) + 1
-        if record.rank is not None and rank != self._options.rank:
+        """Where lines of a kind say whose they are, one that does not has lost it: it may be anyone's."""
+        if record.rank is None and record.kind in self._labelled:
+            self._beheaded += 1
             return False
+        if record.rank is not None:
+            self._labelled.add(record.kind)
+            self._ranks[record.rank] = self._ranks.get(record.rank, 0) + 1
+            if record.rank != self._options.rank:
+                return False
         if not record.member:
             return True
         if self._member is None:
@@ -187,11 +205,13 @@ class _Log:
 
     def _notes(self) -> Iterator[str]:
         others = {rank: count for rank, count in sorted(self._ranks.items()) if rank != self._options.rank}
-        if others and self._ranks:
+        if others:
             told = ", ".join(f"{rank} ({count:,})" for rank, count in others.items())
             yield f"records of other ranks were left out, and are not added up: {told}"
         if self._repeated:
             yield f"records of other processes than {self._member} were left out, as repetitions: {self._repeated:,}"
+        if self._beheaded:
+            yield f"{self._beheaded:,} records lost whose they are, and were left out"
         if self._cut:
             yield "the last line is cut within its last number and was left out"
         if self._sink.steps.rows and self._timeless:

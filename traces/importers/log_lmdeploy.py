@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 
 from .clock import Clock
+from .label import label_before
 from .record import COUNT, NUMBER, Record, Stateless, rate, share
 
-CLOCK = re.compile(r"\[?((?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?)( DP\d{1,9})?", re.ASCII)
+CLOCK = re.compile(r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?", re.ASCII)
 LINE = re.compile(
     rf"Avg thr \(in/out\): (?P<prompt>{NUMBER}) / (?P<made>{NUMBER}) tokens/s, "
     rf"(?:API server|Server) \([a-z/]+/waiting\): (?:{COUNT} / ){{2,5}}(?P<outside>{COUNT}), "
@@ -37,14 +38,15 @@ class LmdeployReader(Stateless):
 
 def _record(match: re.Match[str], line: str) -> Record | None:
     """None where the bracket before it is cut, which says whose line it is."""
-    stamps = CLOCK.findall(line, 0, match.start())
-    if not stamps and line[: match.start()].rstrip().endswith("]"):
+    label = label_before(line, match.start())
+    if label is None:
         return None
-    stamp, label = stamps[-1] if stamps else (None, "")
+    stamps = [label.stamp] if label.stamp else CLOCK.findall(line, 0, match.start())
     told = match.groupdict()
     outside = told.get("outside")
     return Record(
-        "interval", stamp, int(told["running"]), int(told["waiting"]), rank=int(label[3:]) if label else None,
+        "interval", stamps[-1] if stamps else None, int(told["running"]), int(told["waiting"]),
+        rank=label.numbers.get("DP"),
         outside=int(outside) if outside else None, prompt_throughput=rate(told["prompt"]),
         generation_throughput=rate(told["made"]), kv_usage=share(told["usage"]), hit_rate=share(told.get("hits")),
     )

@@ -2,27 +2,24 @@
 
 import re
 from collections.abc import Sequence
+from math import nan
 
 from .clock import Clock
-from .record import COUNT, NUMBER, Record, Stateless, rate
+from .label import NO_LABEL, Label, label_before
+from .record import COUNT, NUMBER, Record, Stateless
 
-END = r"(?=[,\s\\\"']|$)"
+END = r"(?=[,\s\\]|$)"
+"""A backslash: lines that a collector keeps as JSON end in \\n."""
 BATCH = re.compile(r"(Prefill|Decode) batch[.,] ")
 RETRACTED = re.compile(
     rf"(?:KV cache pool is full\. Retract requests\.|decode out of memory happened,) #retracted_reqs: ({COUNT}){END}",
     re.ASCII,
 )
-STAMP = re.compile(r"(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?", re.ASCII)
-BRACKET = re.compile(r"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d", re.ASCII)
-LABEL = re.compile(r"\b([A-Z]+)(\d{1,9})\b", re.ASCII)
-FIELDS = {
-    "running": re.compile(rf"#running-req: ({COUNT}){END}", re.ASCII),
-    "waiting": re.compile(rf"#queue-req: ({COUNT}){END}", re.ASCII),
-    "usage": re.compile(rf"(?<![a-z] )token usage: ({NUMBER}){END}|full token usage: ({NUMBER}){END}", re.ASCII),
-    "hits": re.compile(rf"cache hit rate: ({NUMBER})%", re.ASCII),
-    "input": re.compile(rf"input throughput \(token/s\): ({NUMBER}){END}", re.ASCII),
-    "gen": re.compile(rf"gen throughput \(token/s\): ({NUMBER}){END}", re.ASCII),
-}
+ITEM = r"#?[A-Za-z][\w ()/-]{0,40}: (?:[\w.+-]{1,30}%?|\*)" + END
+ITEMS = re.compile(rf"{ITEM}(?:, {ITEM})*", re.ASCII)
+WHOLE = re.compile(COUNT, re.ASCII)
+DECIMAL = re.compile(NUMBER + "%?", re.ASCII)
+USAGES = ("token usage", "full token usage")
 
 
 class SglangReader(Stateless):
@@ -52,40 +49,46 @@ class SglangReader(Stateless):
 
 
 def _batch(match: re.Match[str], line: str, end: int) -> Record | None:
-    bracket = next((b.start() for b in BRACKET.finditer(line, match.end(), end)), end)
-    values = {name: pattern.search(line, match.end(), bracket) for name, pattern in FIELDS.items()}
-    running, waiting = values["running"], values["waiting"]
-    if running is None or waiting is None or waiting.end() == bracket < len(line):
-        return None  # where the next record begins, a number may have been cut
-    if _beheaded(line, match.start()):
+    """None of one that is cut, by the end of the line or by another record, before all its counts are told."""
+    told, label = _items(line, match.end(), end), label_before(line, match.start())
+    running, waiting = (told.get(name, "") for name in ("#running-req", "#queue-req"))
+    if label is None or not (WHOLE.fullmatch(running) and WHOLE.fullmatch(waiting)):
         return None
-    told = {name: next(filter(None, found.groups()), None) if found else None for name, found in values.items()}
-    stamp, rank, member = _label(line, match.start())
-    hits = told["hits"]
+    usage = next((told[name] for name in USAGES if name in told), "")
     return Record(
-        match[1].lower(), stamp, int(running[1]), int(waiting[1]), rank=rank, member=member,
-        prompt_throughput=rate(told["input"]), generation_throughput=rate(told["gen"]), kv_usage=rate(told["usage"]),
-        hit_rate=rate(hits) / 100 if hits else rate(None), unsure=waiting.end() == len(line),
+        match[1].lower(), label.stamp, int(running), int(waiting), rank=_rank(label), member=_member(label),
+        prompt_throughput=_number(told.get("input throughput (token/s)", "")), kv_usage=_number(usage),
+        generation_throughput=_number(told.get("gen throughput (token/s)", "")),
+        hit_rate=_number(told.get("cache hit rate", "")) / 100, unsure=line.endswith(f"#queue-req: {waiting}"),
     )
 
 
+def _items(line: str, start: int, end: int) -> dict[str, str]:
+    """`name: value` for each, none of them twice. What reaches into the next record at `end` is not whole."""
+    found = ITEMS.match(line, start)
+    if found is None or found.end() >= end < len(line):
+        return {}
+    pairs = [item.rsplit(": ", 1) for item in found.group().split(", ")]
+    told = {name: value for name, value in pairs}
+    return told if len(told) == len(pairs) else {}
+
+
+def _number(text: str) -> float:
+    return float(text.rstrip("%")) if DECIMAL.fullmatch(text) else nan
+
+
 def _retracted(match: re.Match[str], line: str) -> Record:
-    stamp, rank, member = _label(line, match.start())
-    return Record("retract", stamp, rank=rank, member=member, preempted=int(match[1]), unsure=match.end() == len(line))
+    label = label_before(line, match.start()) or NO_LABEL
+    return Record(
+        "retract", label.stamp, rank=_rank(label), member=_member(label), preempted=int(match[1]),
+        unsure=match.end() == len(line),
+    )
 
 
-def _beheaded(line: str, place: int) -> bool:
-    """What is left of a bracket does not say whose line it is."""
-    before = line[:place].rstrip()
-    return before.endswith("]") and "[" not in before
+def _rank(label: Label) -> int | None:
+    return label.numbers.get("DP", label.numbers.get("TP"))
 
 
-def _label(line: str, place: int) -> tuple[str | None, int | None, str]:
-    """Clock, replica and rank of the bracket right before `place`."""
-    before = line[:place].rstrip()
-    bracket = before[before.rfind("["):] if before.endswith("]") else ""
-    stamp = STAMP.search(bracket)
-    labels = LABEL.findall(bracket)
-    numbers = {name: int(number) for name, number in labels}
-    member = " ".join(f"{name}{number}" for name, number in labels) if "DP" in numbers else ""
-    return stamp.group() if stamp else None, numbers.get("DP", numbers.get("TP")), member
+def _member(label: Label) -> str:
+    """Ranks of one replica; without replicas the rank itself is chosen."""
+    return " ".join(f"{name}{number}" for name, number in label.numbers.items()) if "DP" in label.numbers else ""

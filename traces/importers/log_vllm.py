@@ -13,7 +13,7 @@ GAUGES = re.compile(
     rf"|Throughput: (?P<all>{NUMBER}) tokens/s), "
     rf"(?:Max iteration time: {NUMBER} ms, )?(?:Avg time/tok: ?{NUMBER} ms, )?"
     rf"Running: (?P<running>{COUNT}) reqs, (?:Swapped: (?P<swapped>{COUNT}) reqs, )?"
-    rf"(?:Waiting|Pending): (?P<waiting>{COUNT}) reqs"
+    rf"(?:Waiting|(?P<old>Pending)): (?P<waiting>{COUNT}) reqs"
     rf"(?:, Deferred: (?P<deferred>{COUNT}) reqs)?(?:, Preemptions: (?P<preempted>{COUNT})(?=,))?"
     rf"(?:, Corrupted: {COUNT} reqs)?"
     rf"(?:, (?:GPU|CPU) KV cache usage: (?P<usage>{NUMBER})%)?(?:, CPU KV cache usage: {NUMBER}%)?"
@@ -56,8 +56,8 @@ def _clock(line: str, place: int) -> str | None:
 def _gauges(match: re.Match[str], line: str) -> Record:
     return Record(
         "interval", _clock(line, match.start() + 1), int(match["running"]), int(match["waiting"]),
-        rank=count(match["engine"]), swapped=count(match["swapped"]), deferred=count(match["deferred"]),
-        prompt_throughput=rate(match["prompt"]), generation_throughput=rate(match["made"] or match["all"]),
+        rank=0 if match["old"] else count(match["engine"]), swapped=count(match["swapped"]),
+        deferred=count(match["deferred"]), prompt_throughput=rate(match["prompt"]), generation_throughput=rate(match["made"] or match["all"]),
         kv_usage=share(match["usage"]), hit_rate=share(match["hits"]), preempted=count(match["preempted"]),
     )
 
