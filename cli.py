@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .cli_compare import compare, replay
+from .cli_timeline import timeline
+
 if TYPE_CHECKING:
     from .experiment.jobs import Arm
     from .experiment.plan import Plan
@@ -126,25 +129,6 @@ def _print_results(results: "Results", folder: Path, *, quiet: bool, json: bool)
 
 
 @app.command()
-def compare(
-    a: Annotated[Path, typer.Argument(help="A run folder.")],
-    b: Annotated[Path, typer.Argument(help="Another one, of the same or another arm.")],
-    json: Json = False,
-) -> None:
-    """Compare two runs: identical decisions or the first step that differs, and what it comes to."""
-    from .console import print_json
-    from .console_compare import print_comparison
-    from .experiment.run_folders import load_run
-    from .traces.compare import compare as compare_runs
-
-    comparison = compare_runs(load_run(a), load_run(b))
-    if json:
-        print_json(comparison.to_dict())
-    else:
-        print_comparison(comparison, str(a), str(b))
-
-
-@app.command()
 def show(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     interval: Annotated[float | None, typer.Option(help="Seconds between two lines (default: the engine's).")] = None,
@@ -156,13 +140,20 @@ def show(
     ),
     json: Json = False,
 ) -> None:
-    """Replay the engine's interval log lines from a trace, with the forward width beside them."""
+    """Replay the engine's interval log lines from a trace, with the forward width beside them.
+
+    Of an imported log: its samples, as the engine told them.
+    """
     from .console import print_json, print_log
+    from .console_import import print_samples
     from .experiment.run_folders import load_run
     from .traces.interval import interval_lines, log_style
     from .traces.plain import plain
 
     loaded = load_run(run)
+    if loaded.samples.num_rows:
+        print_json(plain(loaded.samples.to_pylist())) if json else print_samples(loaded)
+        return
     style = str(loaded.meta.get("log_style", "mistralrs"))
     every = log_style(style).interval if interval is None else interval
     lines = interval_lines(loaded, style, every, rate=rate, throughput=throughput)
@@ -170,6 +161,52 @@ def show(
         print_json([plain(line) for line in lines])
     else:
         print_log(lines, style, every)
+
+
+@app.command("import")
+def import_(
+    log: Annotated[Path, typer.Argument(help="A log or results file, plain or gzipped.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the run (default: runs/NAME).")] = None,
+    engine: Annotated[str, typer.Option(help="Whose it is; auto finds out.")] = "auto",
+    year: Annotated[int, typer.Option(min=1970, max=9998, help="Of its first line, where its clock has none.")] = 2026,
+    tz: Annotated[str, typer.Option(help="Time zone of its clock: UTC, +02:00, Europe/Berlin.")] = "UTC",
+    rank: Annotated[int, typer.Option(min=0, help="Whose lines to take, where several engines wrote them.")] = 0,
+    offset: Annotated[float, typer.Option(help="Seconds to add to every time.")] = 0.0,
+    json: Json = False,
+) -> None:
+    """Read a real engine's log, or a load generator's results, into a run folder."""
+    from .console import print_json
+    from .console_import import print_imported, report_of
+    from .traces.importers.catalog import import_file
+    from .traces.importers.options import ImportOptions
+
+    folder = out if out is not None else Path("runs") / log.name.split(".")[0]
+    imported = import_file(log, folder, engine, ImportOptions(year, tz, rank, offset))
+    if json:
+        print_json(report_of(imported, folder))
+    else:
+        print_imported(imported, folder)
+
+
+@app.command()
+def export(
+    source: Annotated[str, typer.Argument(help="A trace file, an experiment file or a bundled name.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    format: Annotated[str, typer.Option(help="mooncake, aiperf or vllm-bench.")] = "mooncake",
+    sets: Sets = [],  # noqa: B006
+    input_format: Annotated[str, typer.Option(help="The trace file's own format.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Write a workload for a load generator, so that a simulated experiment can be run against a real server."""
+    from .console import print_json
+    from .console_export import export_file, print_exported
+
+    exported = export_file(source, format, out, sets, input_format)
+    if json:
+        told = {"file": str(out), "requests": exported.count, "notes": list(exported.notes)}
+        print_json(told | {"replay": exported.use.replace("FILE", str(out))})
+    else:
+        print_exported(exported, out)
 
 
 @app.command()
@@ -311,6 +348,11 @@ def conform(
     checked = [check(path, known) for path in trace_files(traces)]
     print_json(as_dicts(checked)) if json else print_checked(checked)
     raise typer.Exit(exit_code(checked))
+
+
+app.command()(compare)
+app.command()(replay)
+app.command()(timeline)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -96,11 +96,16 @@ def print_options(name: str, options: dict[str, Any]) -> None:
 
 def statistics_of(source: str, sets: Sequence[str], format: str) -> dict[str, Described]:
     """Statistics of a trace file, or of the workload of each cell of an experiment. Raises `UserError`."""
-    planned = plan(_of_trace(source, format) if _is_trace(source) else load(source), sets)
+    planned = plan(document_of(source, format), sets)
     found: dict[str, Workload] = {}
     for cell in planned.cells:
         found[cell.label or planned.shape.name] = build_workload_of(next(iter(cell.configs.values())))
     return {label: Described(describe(workload), getattr(workload, "notes", ())) for label, workload in found.items()}
+
+
+def document_of(source: str, format: str = "auto") -> Document:
+    """The experiment of that file or bundled name, or one made up around a trace file. Raises `UserError`."""
+    return _of_trace(source, format) if _is_trace(source) else load(source)
 
 
 def _is_trace(source: str) -> bool:

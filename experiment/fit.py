@@ -14,7 +14,7 @@ from ..sim.fit_file import region_rows, write_fit
 from ..sim.fitters import KINDS, Kind, fit_kind
 from ..sim.measured import COLUMNS
 from ..sim.table_fit import TableFit
-from ..traces.quantities import scalar
+from ..traces.quantities import own_starts, scalar
 from ..traces.run import Run
 from .errors import UserError, suggestion
 from .fit_table import Total, read_totals
@@ -87,9 +87,10 @@ def known_kind(name: str, option: str = "--model") -> Kind:
 
 
 def step_columns(run: Run) -> dict[str, Any]:
-    """What a fit of single steps reads of a run."""
+    """What a fit of single steps reads of a run. A step that was scheduled while the one before it ran took what it
+    took after that."""
     columns: dict[str, Any] = {name: run.column(name) for name in (*COLUMNS, "attended_tokens", "host_seconds")}
-    return columns | {"forwards": np.maximum(run.forwards(), 1)}
+    return columns | {"forwards": np.maximum(run.forwards(), 1), "t_start": own_starts(run)}
 
 
 def _of_runs(folders: Sequence[Path], kind: Kind) -> Fitted:

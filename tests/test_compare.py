@@ -74,14 +74,14 @@ def test_a_run_that_goes_on_is_told_apart() -> None:
     assert found.split is not None and found.split.step == 4
     assert found.split.columns["running"] == (None, 2)
     assert found.split.before_and_after[-1][0] is None
-    assert found.reasons[0] == "The decisions agree until a ends after 4 steps; b goes on."
+    assert found.why[0] == "The decisions agree until a ends after 4 steps; b goes on."
 
 
 def test_a_run_equals_itself() -> None:
     found = compare(run(steps(), arm="simulated"), run(steps(), arm="measured"))
     assert found.identical and found.same_times and found.same_requests and found.split is None
     assert found.arms == ("simulated", "measured")
-    assert found.reasons == ("All 6 steps agree, in decisions and in times.",)
+    assert found.why == ("All 6 steps agree, in decisions and in times.",) and found.reasons == ()
     assert all(metric.relative == 0 for metric in found.metrics if not math.isnan(metric.a))
     assert all(gauge.mean_absolute == 0 for gauge in found.gauges)
 
@@ -90,8 +90,12 @@ def test_only_the_cost_of_a_step_differs() -> None:
     found = compare(run(steps()), run(steps(seconds=1.5)))
     assert found.identical and not found.same_times
     assert (found.time.total, found.time.steps, found.time.step_cost, found.time.idle) == (3, 0, 3, 0)
-    assert found.reasons == (
+    assert found.why == (
         "All 6 scheduling decisions agree; only the times of the steps differ.",
+        "Alike steps cost 50.0 % more in b (decode steps 50.0 % more); steps run 100.0 % of the time in a and 100.0 % "
+        "in b.",
+    )
+    assert found.reasons == (
         "b takes +3 s: +0 s from the number of steps, +3 s from what a step costs, +0 s from idle time.",
     )
     by_name = {metric.name: metric for metric in found.metrics}
@@ -122,7 +126,7 @@ def test_where_a_difference_comes_from_is_said() -> None:
     rows = changed(1, running=1, forward_width=1, preempted=1, recomputed_tokens=40, prefill_tokens=41)
     found = compare(run(steps()), run(rows + steps(2, start=6.0)))
     said = " ".join(found.reasons)
-    assert "The decisions part at step 1: running 2 and 1, forward_width 2 and 1" in said
+    assert found.why[0].startswith("The decisions part at step 1 with the same arrivals, so it is the rules")
     for part in ("Steps: 6 and 8 (+33.3%).", "Preemptions: 0 and 1.", "Tokens computed again: 0 and 40.",
                  "b takes +2 s: +2 s from the number of steps"):
         assert part in said

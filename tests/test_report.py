@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arcsim.traces.importers.catalog import import_file
 from arcsim.traces.report import write_report, write_sweep_report
 from arcsim.traces.rows import run_from_rows
 from arcsim.traces.run import Run
@@ -154,6 +155,28 @@ def test_a_long_run_is_thinned_without_losing_its_peaks() -> None:
     peak = int((31_234 / 8 - panel["from"]) / panel["width"])
     assert panel["high"][peak] == 99 and 3 < panel["mean"][peak] < 5
     assert panel["from"] + panel["width"] * len(panel["mean"]) == pytest.approx(steps / 8)
+
+
+def test_the_moment_between_two_measured_steps_is_not_drawn_as_idle() -> None:
+    rows = [{"t_start": i, "t_end": i + (0.95 if i < 5 else 0.5), "forward_width": 3} for i in range(8)]
+    panel = RunView.of(run_from_rows(rows)).panels["forward_width"]
+    assert panel["x"] == [0, 1, 2, 3, 4, 5, 5.5, 6, 6.5, 7, 7.5] and panel["y"] == [3] * 6 + [0, 3, 0, 3, 0]
+
+
+def test_a_log_is_drawn_as_its_samples(tmp_path: Path) -> None:
+    """Without steps nothing is known between them, and of KV only the share in use."""
+    line = (
+        "INFO 08-04 15:24:5{second} [loggers.py:271] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation "
+        "throughput: 2.0 tokens/s, Running: {running} reqs, Waiting: 4 reqs, GPU KV cache usage: 12.5%, "
+        "Prefix cache hit rate: 0.0%\n"
+    )
+    (tmp_path / "log.txt").write_text("".join(line.format(second=i, running=i + 1) for i in range(3)))
+    import_file(tmp_path / "log.txt", tmp_path / "log")
+    view = RunView.of(Run.load(tmp_path / "log"), moved=10.0)
+    assert view.panels["running"] == {"x": [10, 11, 12], "y": [1, 2, 3], "sampled": True}
+    assert view.panels["kv_used"]["y"] == [12.5] * 3 and view.panels["forward_width"] == {"x": [], "y": []}
+    write_report(tmp_path / "r.html", "log", {"log": Run.load(tmp_path / "log")})
+    assert Page(tmp_path / "r.html").data["cells"][0]["runs"][0]["panels"]["waiting"]["sampled"]
 
 
 def test_a_page_of_many_runs_stays_small(tmp_path: Path) -> None:

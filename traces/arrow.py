@@ -13,7 +13,7 @@ LONG = frozenset({"step", "context_tokens", "attended_tokens", "pending_tokens"}
 """Columns that may pass 2**31: sums of context lengths and their squares. The other counts are 32 bits wide."""
 
 _TYPES = {
-    "int": pa.int32(), "float": pa.float64(), "text": pa.string(),
+    "int": pa.int32(), "count": pa.int32(), "float": pa.float64(), "text": pa.string(),
     "ints": pa.list_(pa.int32()), "floats": pa.list_(pa.float64()),
 }
 
@@ -54,7 +54,7 @@ def table(columns: Sequence[Column], data: Mapping[str, Any]) -> Any:
 
 
 def numbers(column: Any) -> NDArray[Any]:
-    """A numeric Arrow column as numpy: int64 or float64, without a copy where the type allows it."""
+    """A numeric Arrow column as numpy: int64, or float64 with NaN for null; no copy where the type allows it."""
     values: NDArray[Any] = column.to_numpy()
     return values.astype(np.int64) if values.dtype.kind == "i" and values.dtype != np.int64 else values
 

@@ -10,20 +10,31 @@ Writer = Callable[[Path], None]
 
 
 def write_file(path: Path | str, text: str) -> None:
-    """Write `text` (UTF-8) under a temporary name, then rename it to `path`.
+    """Write `text` (UTF-8). See `write_file_by`."""
 
-    Raises OSError, with one message that names `path`, where that cannot be done; nothing is left behind then.
+    def write(beside: Path) -> None:
+        beside.write_text(text, encoding="utf-8", newline="\n")
+
+    write_file_by(path, write)
+
+
+def write_file_by(path: Path | str, write: Writer) -> None:
+    """Let `write` write a file under a temporary name, then rename it to `path`.
+
+    Raises OSError, with one message that names `path`, where that cannot be done; nothing is left behind then, nor
+    after an interruption.
     """
     target = Path(path)
     beside = _beside(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8", newline="\n")
+        write(beside)
         os.replace(beside, target.resolve())
     except OSError as error:
+        raise _cannot_write(target, error) from error
+    finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise _cannot_write(target, error) from error
 
 
 def write_folder(path: Path | str, fill: Writer) -> None:

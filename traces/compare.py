@@ -6,18 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from .curve import Curve, mean_over
-from .decisions import Split, equal_steps, first_split
+from .align import Offset, find_offset
+from .curve import Curve, is_sampled, mean_over
+from .decisions import Split, compared_columns, equal_steps, first_split, other_arrivals
+from .known import known_columns, knows
 from .metrics import Summary, summarise
 from .plain import plain
 from .reasons import reasons
 from .run import Run
+from .settings import settings
 from .spread import NAN, Gauge, Spread
+from .step_cost import StepCost, step_costs
 from .time_split import TimeSplit
+from .why import Grounds, why
 
 __all__ = ["Comparison", "GaugeDifference", "MetricDifference", "TimeSplit", "compare", "equal_steps"]
 
 NOT_COMPARED = ("arm", "outcome", "requests")
+GAUGES = ("running", "forward_width", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class MetricDifference:
 
 @dataclass(frozen=True, slots=True)
 class GaugeDifference:
-    """A gauge of both runs on one time axis, from the earlier start to the later end. `a`, `b`: means over that
+    """A gauge that both runs tell, on one time axis, from the earlier start to the later end. `a`, `b`: means over that
     time; `mean_absolute`: mean of their distance at each moment."""
 
     name: str
@@ -45,19 +51,32 @@ class GaugeDifference:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """`same_requests`: both served requests of the same names and prompt lengths (arrivals may differ: a closed loop's
-    do). `identical`: every scheduling column of every step is equal; else `split` is the first step that is not.
-    `same_times`: the times of all steps are equal. `reasons`: what the differences come from, in sentences.
+    do). `at_once`: all of them arrive before the first step, so that no decision can depend on a time.
+    `step_level`: both say what each step did; then `identical` says that every scheduling column of every step is
+    equal, else `split` is the first step that is not (`columns_compared`: those that both know). `same_times`: the
+    times of all steps are equal. `offset`: how the clock of b was moved for the gauges.
+
+    `why`: in one or two sentences, what made them differ. `reasons`: what the differences are made of. `costs`: what
+    alike steps cost; beside the latencies they tell a wrong step cost from queueing. `settings`: keys of the two
+    configurations that differ, with both values.
     """
 
     arms: tuple[str, str]
     outcomes: tuple[str, str]
     same_requests: bool
+    at_once: bool
+    step_level: bool
     identical: bool
     same_times: bool
     split: Split | None
+    columns_compared: tuple[str, ...]
+    offset: Offset
     metrics: tuple[MetricDifference, ...]
     gauges: tuple[GaugeDifference, ...]
+    costs: tuple[StepCost, ...]
     time: TimeSplit
+    settings: dict[str, tuple[Any, Any]]
+    why: tuple[str, ...]
     reasons: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,20 +84,36 @@ class Comparison:
         return dict(plain(self))
 
 
-def compare(a: Run, b: Run) -> Comparison:
-    """Compare any two runs, of the same or of different arms."""
-    split, same_requests, same_times = first_split(a, b), _same_requests(a, b), _same_times(a, b)
-    summaries, time = (summarise(a), summarise(b)), TimeSplit.of(a, b)
+def compare(a: Run, b: Run, offset: float | None = None) -> Comparison:
+    """Compare any two runs, of the same or of different arms. `offset`: seconds to add to the times of b, where it is
+    not to be found."""
+    step_level = a.steps.num_rows > 0 and b.steps.num_rows > 0
+    split = first_split(a, b)
+    summaries, moved, columns = (summarise(a), summarise(b)), find_offset(a, b, offset), compared_columns(a, b)
+    grounds = Grounds(
+        summaries=summaries, step_level=step_level, split=split,
+        requests_known=a.requests.num_rows > 0 and b.requests.num_rows > 0, same_requests=_same_requests(a, b),
+        same_arrivals=moved.found == "arrivals",
+        arrivals_known=step_level and any(column.name == "arrived" for column in columns),
+        other_arrivals=other_arrivals(a, b), same_times=_same_times(a, b), costs=step_costs(a, b),
+        settings=settings(a, b),
+    )
+    identical, time = split is None and step_level, TimeSplit.of(a, b)
     return Comparison(
-        arms=(a.arm, b.arm), outcomes=(a.outcome, b.outcome), same_requests=same_requests, identical=split is None,
-        same_times=same_times, split=split, metrics=tuple(_metrics(*summaries)),
-        gauges=tuple(_gauge(a, b, name) for name in ("running", "forward_width", "waiting")), time=time,
-        reasons=tuple(reasons(summaries, split, same_requests, same_times, time)),
+        arms=(a.arm, b.arm), outcomes=(a.outcome, b.outcome), same_requests=grounds.same_requests,
+        at_once=_at_once(a) and _at_once(b), step_level=step_level, identical=identical,
+        same_times=grounds.same_times, split=split, columns_compared=tuple(column.name for column in columns),
+        offset=moved, metrics=tuple(_metrics((a, b), summaries)), gauges=tuple(_gauges(a, b, moved.seconds)),
+        costs=grounds.costs, time=time, settings=dict(grounds.settings), why=tuple(why(grounds)),
+        reasons=tuple(reasons(summaries, identical, grounds.same_times, time) if step_level else ()),
     )
 
 
-def _metrics(a: Summary, b: Summary) -> Iterator[MetricDifference]:
-    for (name, left), (_, right) in zip(_numbers(a), _numbers(b), strict=True):
+def _metrics(runs: tuple[Run, Run], summaries: tuple[Summary, Summary]) -> Iterator[MetricDifference]:
+    """What an imported run does not tell is NaN."""
+    for (name, left), (_, right) in zip(*map(_numbers, summaries), strict=True):
+        field = name.partition(".")[0]
+        left, right = (value if knows(run, field) else NAN for run, value in zip(runs, (left, right), strict=True))
         yield MetricDifference(name, left, right, _relative(left, right))
 
 
@@ -98,11 +133,14 @@ def _relative(a: float, b: float) -> float:
     return b / a - 1 if a else NAN
 
 
-def _gauge(a: Run, b: Run, name: str) -> GaugeDifference:
-    curves = (Curve.of(a, name), Curve.of(b, name))
-    mean_a, mean_b = mean_over(curves, lambda x, _: x), mean_over(curves, lambda _, y: y)
-    distance = mean_over(curves, lambda x, y: np.abs(x - y))
-    return GaugeDifference(name, mean_a, mean_b, mean_b - mean_a, distance)
+def _gauges(a: Run, b: Run, offset: float) -> Iterator[GaugeDifference]:
+    for name in GAUGES:
+        if not all(knows(run, name) or is_sampled(run, name) for run in (a, b)):
+            continue
+        curves = (Curve.of(a, name), Curve.of(b, name).moved(offset))
+        mean_a, mean_b = mean_over(curves, lambda x, _: x), mean_over(curves, lambda _, y: y)
+        distance = mean_over(curves, lambda x, y: np.abs(x - y))
+        yield GaugeDifference(name, mean_a, mean_b, mean_b - mean_a, distance)
 
 
 def _same_requests(a: Run, b: Run) -> bool:
@@ -112,3 +150,9 @@ def _same_requests(a: Run, b: Run) -> bool:
 
 def _same_times(a: Run, b: Run) -> bool:
     return all(a.steps.column(name).equals(b.steps.column(name)) for name in ("t_start", "t_end"))
+
+
+def _at_once(run: Run) -> bool:
+    """No step but the first found new arrivals."""
+    known = run.steps.num_rows and "arrived" in known_columns(run)
+    return bool(known) and run.requests.num_rows > 0 and not run.column("arrived")[1:].any()

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .known import known_columns
 from .run import Run
 
 Numbers = NDArray[np.float64]
 
 AFTER_STEP = {"running": "running_end", "waiting": "waiting_end", "kv_used": "kv_used_end"}
 """Which column holds a gauge's value while the engine is idle after a step; any other column is 0 then."""
+
+SAMPLED = {"running": "running", "waiting": "waiting_all"}
+"""A gauge -> the column of the samples that has it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,16 +26,39 @@ class Curve:
     values: Numbers
 
     @classmethod
-    def of(cls, run: Run, name: str) -> "Curve":
+    def of(cls, run: Run, name: str, bridged: float = 0.0) -> "Curve":
         """A column of the step table: a step's value from its start to its end, and in the gap to the next step
-        what the engine's gauge said after commit."""
+        what the engine's gauge said after commit; over gaps of up to `bridged` seconds the value holds. A gauge that
+        only the samples of a log tell holds half-way to the samples beside it."""
+        if is_sampled(run, name):
+            return cls._of_samples(run, name)
         starts, ends, values = run.column("t_start"), run.column("t_end"), run.column(name).astype(np.float64)
         if not len(starts):
             return cls(np.zeros(0), np.zeros(0))
         after = run.column(AFTER_STEP[name]).astype(np.float64) if name in AFTER_STEP else np.zeros(len(values))
-        gaps = np.append(starts[1:] > ends[:-1], True)  # a gap follows the last step, too
+        gaps = np.append(starts[1:] > ends[:-1] + bridged, True)  # a gap follows the last step, too
         places = np.arange(1, len(starts) + 1)[gaps]
         return cls(np.insert(starts, places, ends[gaps]), np.insert(values, places, after[gaps]))
+
+    @staticmethod
+    def points(run: Run, name: str) -> tuple[Numbers, Numbers]:
+        """Times, ascending, and values of the samples that tell a gauge."""
+        times, values = run.sample_column("time"), run.sample_column(SAMPLED[name])
+        told = ~(np.isnan(times) | np.isnan(values))
+        order = np.argsort(times[told], kind="stable")
+        return times[told][order], values[told][order]
+
+    @classmethod
+    def _of_samples(cls, run: Run, name: str) -> "Curve":
+        times, values = cls.points(run, name)
+        if len(times) < 2:
+            return cls(times, values)
+        between = (times[1:] + times[:-1]) / 2
+        return cls(np.concatenate([times[:1], between, times[-1:]]), np.append(values, values[-1]))
+
+    def moved(self, seconds: float) -> "Curve":
+        """The same, that much later."""
+        return self if not seconds else Curve(self.times + seconds, self.values)
 
     @property
     def start(self) -> float:
@@ -69,6 +96,11 @@ class Curve:
         bounds = np.column_stack([low, high]).ravel()
         reduced: Numbers = ufunc.reduceat(padded, bounds)[::2]
         return reduced
+
+
+def is_sampled(run: Run, name: str) -> bool:
+    """Only the samples of a log tell this gauge."""
+    return name in SAMPLED and run.samples.num_rows > 0 and name not in known_columns(run)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 
 from .plain import plain
-from .quantities import REQUEST_QUANTITIES, makespan, request_rate, requests_by_status, throughput, total
+from .quantities import (
+    REQUEST_QUANTITIES,
+    generated,
+    makespan,
+    request_rate,
+    requests_by_status,
+    throughput,
+    total,
+    utilisation,
+)
 from .run import Run
 from .spread import NAN, Gauge, Spread, share
 
@@ -15,7 +24,8 @@ from .spread import NAN, Gauge, Spread, share
 class Summary:
     """Times in seconds, rates per second of the makespan, shares from 0 to 1. NaN where there is nothing to measure.
 
-    `makespan`: first arrival to the end of the last step. `throughput`: generated tokens, wasted ones excluded;
+    `makespan`: first arrival to the end of the last step; `busy`: the share of it in which a step ran.
+    `throughput`: generated tokens, wasted ones excluded;
     `total_throughput` adds the prompts of the requests that got a token. `request_rate`: finished requests.
     `empty_steps`: scheduling passes that ran nothing; they count in the gauges.
     `running` and `waiting` are the engine's own gauges, `forward_width` is what really went into the forward passes.
@@ -30,6 +40,7 @@ class Summary:
     steps: int
     empty_steps: int
     makespan: float
+    busy: float
     running: Gauge
     forward_width: Gauge
     waiting: Gauge
@@ -67,7 +78,7 @@ def summarise(run: Run) -> Summary:
     return Summary(
         arm=run.arm, outcome=run.outcome, requests=requests_by_status(run),
         steps=run.steps.num_rows, empty_steps=int((run.column("forward_width") == 0).sum()), makespan=makespan(run),
-        **_gauges(run), **_rates(run), **_latencies(run), **_tokens(run), **_kv(run),
+        busy=utilisation(run), **_gauges(run), **_rates(run), **_latencies(run), **_tokens(run), **_kv(run),
         host_seconds=float(run.column("host_seconds").sum()), device_seconds=float(run.column("device_seconds").sum()),
     )
 
@@ -82,7 +93,7 @@ def _rates(run: Run) -> dict[str, Any]:
     prompts = int(run.request_column("prompt_tokens")[served].sum())
     return {
         "throughput": throughput(run), "request_rate": request_rate(run),
-        "total_throughput": share(prompts + total(run, "sampled_tokens"), makespan(run)),
+        "total_throughput": share(prompts + generated(run), makespan(run)),
     }
 
 
@@ -93,7 +104,7 @@ def _latencies(run: Run) -> dict[str, Any]:
 def _tokens(run: Run) -> dict[str, Any]:
     prefill, padded, cached = (total(run, name) for name in ("prefill_tokens", "padded_tokens", "cached_tokens"))
     return {
-        "preemptions": total(run, "preempted"), "generated_tokens": total(run, "sampled_tokens"),
+        "preemptions": total(run, "preempted"), "generated_tokens": generated(run),
         "wasted_tokens": total(run, "wasted_tokens"), "prefill_tokens": prefill,
         "recomputed_tokens": total(run, "recomputed_tokens"), "reprefill_tokens": total(run, "reprefill_tokens"),
         "cached_tokens": cached, "cached_share": share(cached, cached + prefill),

@@ -46,11 +46,34 @@ def itl(run: Run) -> Values:
 
 
 def makespan(run: Run) -> float:
-    """Seconds from the first arrival to the end of the last step; 0 without steps."""
+    """Seconds from the first arrival to the end of the last step; without steps, to the last token; 0 of neither."""
     ends, arrivals = run.column("t_end"), run.request_column("arrival")
+    if not len(ends):
+        ends = _present(run.request_column("finish"))
     if not len(ends):
         return 0.0
     return float(ends.max() - (arrivals.min() if len(arrivals) else run.column("t_start")[0]))
+
+
+def own_starts(run: Run) -> Values:
+    """When each step began to take time of its own: where it was scheduled while the one before it still ran, when that
+    had ended. Seconds."""
+    ends = np.maximum.accumulate(run.column("t_end"))
+    before = np.concatenate([[-np.inf], ends[:-1]])[:len(ends)]
+    return np.asarray(np.maximum(run.column("t_start"), before), dtype=np.float64)
+
+
+def utilisation(run: Run) -> float:
+    """The share of the makespan in which a step ran that had anything to run; NaN without steps."""
+    ran = run.column("forward_width") > 0
+    seconds = np.maximum(run.column("t_end") - own_starts(run), 0.0)[ran]
+    return share(float(seconds.sum()), makespan(run)) if len(seconds) else float("nan")
+
+
+def generated(run: Run) -> int:
+    """Tokens generated: in the steps, or, of a run that has none, by the requests."""
+    of_steps = run.steps.num_rows > 0
+    return total(run, "sampled_tokens") if of_steps else int(run.request_column("output_tokens").sum())
 
 
 def total(run: Run, column: str) -> int:
@@ -66,7 +89,7 @@ def requests_by_status(run: Run) -> dict[str, int]:
 
 def throughput(run: Run) -> float:
     """Generated tokens per second of the makespan."""
-    return share(total(run, "sampled_tokens"), makespan(run))
+    return share(generated(run), makespan(run))
 
 
 def request_rate(run: Run) -> float:
@@ -117,7 +140,7 @@ SCALARS: Mapping[str, Callable[[Run], float]] = {
     "aborted": _status("aborted"),
     "unfinished": _status("unfinished"),
     "preemptions": _total("preempted"),
-    "generated_tokens": _total("sampled_tokens"),
+    "generated_tokens": lambda run: float(generated(run)),
     "prefill_tokens": _total("prefill_tokens"),
     "recomputed_tokens": _total("recomputed_tokens"),
     "reprefill_tokens": _total("reprefill_tokens"),

@@ -1,9 +1,8 @@
-"""Why two runs differ, in sentences."""
+"""What a difference between two runs is made of, in sentences."""
 
 from collections.abc import Iterator
 from math import isfinite, isnan
 
-from .decisions import Split
 from .metrics import Summary
 from .summary_text import number, signed
 from .time_split import TimeSplit
@@ -16,34 +15,12 @@ SOURCES = (
 """What a difference in time can come from, as named in `Summary`."""
 
 
-def reasons(
-    summaries: tuple[Summary, Summary], split: Split | None, same_requests: bool, same_times: bool, time: TimeSplit,
-) -> Iterator[str]:
-    """Sentences, the weightiest first."""
-    if not same_requests:
-        yield "The two runs did not serve the same requests (names and prompt lengths differ)."
-    if split is None:
-        yield from _alike(summaries[0].steps, same_times, time)
-    else:
-        yield _parting(split)
+def reasons(summaries: tuple[Summary, Summary], identical: bool, same_times: bool, time: TimeSplit) -> Iterator[str]:
+    """None where the two runs are the same."""
+    if not identical:
         yield from _sources(*summaries)
+    if not (identical and same_times):
         yield _where(time)
-
-
-def _alike(steps: int, same_times: bool, time: TimeSplit) -> Iterator[str]:
-    if same_times:
-        yield f"All {steps:,} steps agree, in decisions and in times."
-    else:
-        yield f"All {steps:,} scheduling decisions agree; only the times of the steps differ."
-        yield _where(time)
-
-
-def _parting(split: Split) -> str:
-    if None in split.columns.get("step", ()):
-        ended, other = ("a", "b") if split.columns["step"][0] is None else ("b", "a")
-        return f"The decisions agree until {ended} ends after {split.step:,} steps; {other} goes on."
-    named = ", ".join(f"{name} {a} and {b}" for name, (a, b) in list(split.columns.items())[:4])
-    return f"The decisions part at step {split.step:,}: {named}."
 
 
 def _sources(a: Summary, b: Summary) -> Iterator[str]:

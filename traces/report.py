@@ -8,12 +8,16 @@ from string import Template
 from typing import Any
 
 from .atomic import write_file
-from .report_tables import cell_table, notes_list, overview_table, statements_table, verdict_badge
+from .report_tables import cell_tables, notes_list, overview_table, section, statements_table, verdict_badge
 from .run import Run
-from .run_view import RunView, points_for
+from .run_view import POINTS, RunView, points_for, requests_for
+from .worst import worst_ids
 
 Views = Mapping[str, Run | RunView]
 Cells = Mapping[str, Views]
+FEW_RUNS = 4
+"""Of as many at most the worst requests are told in every run."""
+SCRIPTS = ("report_theme.js", "report_time.js", "report_latency.js", "report_requests.js", "report.js")
 
 
 def write_report(
@@ -35,35 +39,52 @@ def write_sweep_report(
     `statements`: rows with `kind`, `text`, `outcome` and `measured`. `notes`: lines below them. Raises OSError, with
     one message that names `path`, where it cannot be written.
     """
-    views = _views(cells)
-    write_file(path, _page(title, views, verdict_badge(verdict), statements_table(statements) + notes_list(notes)))
+    views = views_of(cells)
+    findings = statements_table(statements) + notes_list(notes)
+    write_file(path, page(title, views, verdict_badge(verdict), findings, section("Numbers", cell_tables(views))))
 
 
-def _views(cells: Cells) -> dict[str, dict[str, RunView]]:
+def views_of(cells: Cells, moved: Mapping[str, float] | None = None) -> dict[str, dict[str, RunView]]:
+    """What is drawn of each run, thinned so that all of them fit on a page. `moved`: seconds that are added to the
+    times of the runs of that name."""
     points = points_for(sum(len(runs) for runs in cells.values()))
+    return {label: _cell(runs, points, moved or {}) for label, runs in cells.items()}
+
+
+def _cell(views: Views, points: int, moved: Mapping[str, float]) -> dict[str, RunView]:
+    """What one of a few runs served badly is told of the others, too."""
+    runs = [run for run in views.values() if isinstance(run, Run)]
+    few = len(runs) <= FEW_RUNS and points >= POINTS
+    also = set().union(*(worst_ids(run, requests_for(points)) for run in runs)) if few and len(runs) > 1 else set()
     return {
-        label: {name: run if isinstance(run, RunView) else RunView.of(run, points) for name, run in runs.items()}
-        for label, runs in cells.items()
+        name: run if isinstance(run, RunView) else RunView.of(run, points, also, moved.get(name, 0.0))
+        for name, run in views.items()
     }
 
 
-def _page(title: str, cells: Mapping[str, Mapping[str, RunView]], badge: str, findings: str) -> str:
+def page(title: str, cells: Mapping[str, Mapping[str, RunView]], badge: str, findings: str, numbers: str) -> str:
+    """The page as HTML; `badge`, `findings` and `numbers` are HTML already and stand at its top."""
     from html import escape
 
     from plotly.offline import get_plotlyjs
 
     return Template(_asset("report.html")).substitute(
         title=escape(title), badge=badge, findings=findings, overview=overview_table(cells),
-        tables="\n".join(cell_table(number, label, views) for number, (label, views) in enumerate(cells.items())),
-        data=_json({"cells": list(_drawn(cells))}),
-        style=_asset("report.css"), script=_asset("report.js"), plotly=get_plotlyjs(),
+        numbers=numbers, data=_json({"cells": list(_drawn(cells))}),
+        style=_asset("report.css"), script="\n".join(map(_asset, SCRIPTS)), plotly=get_plotlyjs(),
     )
 
 
 def _drawn(cells: Mapping[str, Mapping[str, RunView]]) -> Iterator[dict[str, Any]]:
     for label, views in cells.items():
-        runs = [{"name": name, "panels": v.panels, "latencies": v.latencies} for name, v in views.items()]
-        yield {"label": label, "runs": runs}
+        yield {"label": label, "runs": [{"name": name, **_run(view)} for name, view in views.items()]}
+
+
+def _run(view: RunView) -> dict[str, Any]:
+    return {
+        "panels": view.panels, "latencies": view.latencies, "tokens": view.tokens, "marks": view.marks,
+        "requests": view.requests, "kv_total": view.summary.kv_total,
+    }
 
 
 def _asset(name: str) -> str:

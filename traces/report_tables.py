@@ -7,7 +7,8 @@ from typing import Any
 from .run_view import RunView
 from .summary_text import number, summary_rows
 
-GOOD, BAD = ("CONFIRMED", "HOLDS", "PASS", "TRUE"), ("REFUTED", "INVALID", "FAILS", "FAIL", "FALSE")
+GOOD = ("CONFIRMED", "HOLDS", "PASS", "TRUE", "DECISIONS IDENTICAL")
+BAD = ("REFUTED", "INVALID", "FAILS", "FAIL", "FALSE", "DECISIONS DIFFERENT")
 OVERVIEW_COLUMNS = (
     "cell", "variant", "tok/s", "running, mean", "forward width, mean", "waiting, mean", "TTFT p50 · p99, ms",
     "TPOT p50 · p99, ms", "preemptions",
@@ -29,7 +30,7 @@ def statements_table(statements: Sequence[Mapping[str, Any]]) -> str:
         f'<td><span class="badge {_mood(outcome)}">{outcome}</span></td></tr>'
         for kind, text, measured, outcome in rows
     )
-    return _table(("", "statement", "measured", "outcome"), body, "statements")
+    return table(("", "statement", "measured", "outcome"), body, "statements")
 
 
 def notes_list(notes: Iterable[str]) -> str:
@@ -37,15 +38,19 @@ def notes_list(notes: Iterable[str]) -> str:
     return f'<ul class="notes">{items}</ul>' if items else ""
 
 
-def cell_table(place: int, label: str, views: Mapping[str, RunView]) -> str:
-    """The summaries of a cell, a variant a column."""
+def cell_tables(cells: Mapping[str, Mapping[str, RunView]]) -> str:
+    """The summaries of each cell, a variant a column."""
+    return "\n".join(_cell_table(place, label, views) for place, (label, views) in enumerate(cells.items()))
+
+
+def _cell_table(place: int, label: str, views: Mapping[str, RunView]) -> str:
     columns = [summary_rows(view.summary) for view in views.values()]
     body = "".join(
         f'<tr><th scope="row">{escape(lines[0][0])}</th>{"".join(f"<td>{escape(text)}</td>" for _, text in lines)}</tr>'
         for lines in zip(*columns, strict=True)
     )
     heading = f"<h3>{escape(label)}</h3>" if label else ""
-    return f'<div class="cell" data-cell="{place}">{heading}{_table(("", *views), body, "summary")}</div>'
+    return f'<div class="cell" data-cell="{place}">{heading}{table(("", *views), body, "summary")}</div>'
 
 
 def overview_table(cells: Mapping[str, Mapping[str, RunView]]) -> str:
@@ -59,7 +64,7 @@ def overview_table(cells: Mapping[str, Mapping[str, RunView]]) -> str:
     options = "".join(f'<option value="{place}">{escape(label)}</option>' for place, label in enumerate(cells))
     return (
         f'<section><h2>All cells</h2><p class="hint">Choose a row to see its cell.</p>'
-        f'<div class="tall">{_table(OVERVIEW_COLUMNS, body, "overview")}</div>'
+        f'<div class="tall">{table(OVERVIEW_COLUMNS, body, "overview")}</div>'
         f'<p><label>Cell shown below <select id="cell">{options}</select></label></p></section>'
     )
 
@@ -72,7 +77,17 @@ def _overview(view: RunView) -> str:
     return "".join(f"<td>{text}</td>" for text in texts)
 
 
-def _table(head: Sequence[str], body: str, name: str) -> str:
+def section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+
+
+def folded(title: str, body: str) -> str:
+    """What is seen when its title is chosen."""
+    return f"<details><summary>{escape(title)}</summary>{body}</details>"
+
+
+def table(head: Sequence[str], body: str, name: str) -> str:
+    """A table of the class `name`; `head` is text, `body` is HTML already."""
     cells = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     return f'<div class="wide"><table class="{name}"><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>'
 

@@ -1,4 +1,4 @@
-"""One run: the step table, the request table and what made them."""
+"""One run: the step table, the request table, the gauge samples of an imported log, and what made them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,10 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrow import arrow_schema, numbers, sizes
-from .schema import REQUEST_COLUMNS, STEP_COLUMNS
+from .schema import REQUEST_COLUMNS, SAMPLE_COLUMNS, STEP_COLUMNS
 
 _NUMERIC = tuple(c.name for c in STEP_COLUMNS if c.kind in ("int", "float"))
 _REQUEST_NUMERIC = tuple(c.name for c in REQUEST_COLUMNS if c.kind in ("int", "float"))
+_SAMPLE_NUMERIC = tuple(c.name for c in SAMPLE_COLUMNS if c.kind in ("count", "float"))
+WAITING = ("waiting", "swapped", "outside")
+"""The sample columns that add up to everything that waits."""
+
+
+def no_samples() -> Any:
+    """The sample table of a run that has none."""
+    return arrow_schema(SAMPLE_COLUMNS).empty_table()
 
 
 class UnknownName(ValueError):
@@ -20,18 +28,22 @@ class UnknownName(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """`steps` and `requests` are Arrow tables of exactly `STEP_COLUMNS` and `REQUEST_COLUMNS`.
+    """`steps`, `requests`, `samples` are Arrow tables of exactly `STEP_COLUMNS`, `REQUEST_COLUMNS`, `SAMPLE_COLUMNS`.
 
     `meta` is what run.json holds: the configuration as resolved, seed, arm, policy, versions, machine, outcome, notes.
+    Runs of arcsim have no samples. An imported log has them, and steps only where it shows every iteration;
+    `meta["known_step_columns"]` names the step columns that it told, and the others are 0.
     Raises ValueError where a table has other columns.
     """
 
     steps: Any
     requests: Any
     meta: dict[str, Any] = field(default_factory=dict)
+    samples: Any = field(default_factory=no_samples)
 
     def __post_init__(self) -> None:
-        for name, columns in (("steps", STEP_COLUMNS), ("requests", REQUEST_COLUMNS)):
+        tables = (("steps", STEP_COLUMNS), ("requests", REQUEST_COLUMNS), ("samples", SAMPLE_COLUMNS))
+        for name, columns in tables:
             found, wanted = getattr(self, name).schema, arrow_schema(columns)
             if not found.equals(wanted):
                 raise ValueError(f"the table of {name} does not have the trace's columns: {_odd(found, wanted)}")
@@ -61,6 +73,19 @@ class Run:
     def forwards(self) -> NDArray[np.int64]:
         """How many forward passes each step had."""
         return sizes(self.steps.column("forward_widths"))
+
+    def sample_column(self, name: str) -> NDArray[np.float64]:
+        """A numeric column of the samples, float64, NaN where the log does not tell. Raises UnknownName.
+
+        `waiting_all` is everything that waits, in or before the engine: the sum of `WAITING`, NaN where `waiting` is.
+        """
+        if name == "waiting_all":
+            first, *others = (self.sample_column(each) for each in WAITING)
+            return np.asarray(sum((np.nan_to_num(each) for each in others), first), dtype=np.float64)
+        if name not in _SAMPLE_NUMERIC:
+            named = ", ".join((*_SAMPLE_NUMERIC, "waiting_all"))
+            raise UnknownName(f"no numeric column {name!r} in the samples; there are {named}")
+        return numbers(self.samples.column(name)).astype(np.float64)
 
     def step_seconds(self) -> NDArray[np.float64]:
         """How long each step took."""

@@ -1,4 +1,4 @@
-"""The folder of a run: steps.parquet, requests.parquet and run.json."""
+"""The folder of a run: steps.parquet, requests.parquet, run.json, and samples.parquet of an imported log."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,14 @@ from typing import Any
 from .arrow import arrow_schema
 from .atomic import write_folder
 from .plain import plain
-from .run import Run
-from .schema import REQUEST_COLUMNS, STEP_COLUMNS, Column
+from .run import Run, no_samples
+from .schema import REQUEST_COLUMNS, SAMPLE_COLUMNS, STEP_COLUMNS, Column
 
-STEPS, REQUESTS, META = "steps.parquet", "requests.parquet", "run.json"
+STEPS, REQUESTS, META, SAMPLES = "steps.parquet", "requests.parquet", "run.json", "samples.parquet"
 FORMAT = 1
-OWN_FILES = frozenset({STEPS, REQUESTS, META, "samples.parquet", "report.html", "compare.html", "timeline.json"})
+OWN_FILES = frozenset({
+    STEPS, REQUESTS, META, SAMPLES, "report.html", "compare.html", "timeline.json", "timeline.json.gz",
+})
 """What a run folder may hold and be replaced with all it holds."""
 
 
@@ -27,22 +29,32 @@ def save(run: Run, folder: Path) -> None:
     An empty folder and a former run are replaced. Raises RunError where `folder` holds anything else, and OSError
     with one message that names it where it cannot be written (no space, no permission).
     """
-    _refuse_to_overwrite(folder)
-    text = json.dumps({"format": FORMAT, **plain(run.meta)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    refuse_to_overwrite(folder)
+    text = meta_text(run.meta)
 
     def fill(inside: Path) -> None:
-        _write_table(run.steps, inside / STEPS)
-        _write_table(run.requests, inside / REQUESTS)
+        write_table(run.steps, inside / STEPS)
+        write_table(run.requests, inside / REQUESTS)
+        if run.samples.num_rows:
+            write_table(run.samples, inside / SAMPLES)
         (inside / META).write_text(text, encoding="utf-8", newline="\n")
 
     write_folder(folder, fill)
+
+
+def meta_text(meta: Mapping[str, Any]) -> str:
+    """What run.json holds."""
+    return json.dumps({"format": FORMAT, **plain(meta)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def load(folder: Path) -> Run:
     """Read the run in `folder`. Raises RunError that names the file and what is wrong with it."""
     _refuse_to_read(folder)
     meta = _read_meta(folder / META)
-    return Run(_read_table(folder / STEPS, STEP_COLUMNS), _read_table(folder / REQUESTS, REQUEST_COLUMNS), meta)
+    found = folder / SAMPLES
+    samples = _read_table(found, SAMPLE_COLUMNS) if found.is_file() else no_samples()
+    steps, requests = _read_table(folder / STEPS, STEP_COLUMNS), _read_table(folder / REQUESTS, REQUEST_COLUMNS)
+    return Run(steps, requests, meta, samples)
 
 
 def is_run(folder: Path) -> bool:
@@ -54,7 +66,7 @@ def runs_inside(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and is_run(path)) if folder.is_dir() else []
 
 
-def _write_table(table: Any, path: Path) -> None:
+def write_table(table: Any, path: Path) -> None:
     from pyarrow import parquet
 
     # One chunk a column: how the table was pieced together must not show in the bytes.
@@ -102,7 +114,7 @@ def _refuse_to_read(folder: Path) -> None:
         raise RunError(f"no run at {folder}: it has no {', '.join(missing)}{hint}")
 
 
-def _refuse_to_overwrite(folder: Path) -> None:
+def refuse_to_overwrite(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():

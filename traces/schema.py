@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`kind`: 'int', 'float', 'text', 'ints' or 'floats' (lists).
+    """`kind`: 'int', 'float', 'text', 'ints' or 'floats' (lists), or 'count': a whole number, or null for not told.
 
     `decision`: two runs that decide alike agree on it.
     """
@@ -71,4 +71,22 @@ REQUEST_COLUMNS: tuple[Column, ...] = (
     Column("status", "text", "finished, rejected, aborted or unfinished"),
     Column("reason", "text", "why it was rejected or aborted, or what it waits for"),
     Column("token_times", "floats", "when each token was there, seconds", decision=False),
+)
+
+SAMPLE_COLUMNS: tuple[Column, ...] = (
+    Column("time", "float", "when the engine said so, seconds from the first record of its log; NaN: no clock"),
+    Column("kind", "text", "interval, prefill, decode, iteration, request; an event (preempt, retract, full) has no "
+           "counts"),
+    Column("rank", "count", "which engine, replica or rank of the log it is of"),
+    Column("running", "count", "the engine's own gauge, with that engine's meaning; null: not told"),
+    Column("waiting", "count", "the engine's own gauge; null: not told"),
+    Column("swapped", "count", "sequences in CPU memory, beside the waiting ones"),
+    Column("deferred", "count", "those among the waiting that wait for something other than room"),
+    Column("paused", "count", "those among the waiting that had run before"),
+    Column("outside", "count", "requests that wait before the engine, beside the waiting ones"),
+    Column("prompt_throughput", "float", "tokens per second of the window before it; NaN: not told"),
+    Column("generation_throughput", "float", "tokens per second of the window before it; NaN: not told"),
+    Column("kv_usage", "float", "share of the KV cache in use, 0 to 1; NaN: not told"),
+    Column("hit_rate", "float", "share of prefix-cache look-ups that hit, over the engine's own window; NaN: not told"),
+    Column("preemptions", "count", "preemptions that the log has told of so far; null: none yet, or never told"),
 )

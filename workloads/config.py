@@ -97,7 +97,7 @@ class SyntheticConfig(Strict):
 
 
 FormatName = Literal[
-    "auto", "azure", "burstgpt", "mooncake", "ragpulse", "servegen", "vidur", "plain",
+    "auto", "azure", "burstgpt", "mooncake", "ragpulse", "run", "servegen", "vidur", "plain",
 ]
 
 

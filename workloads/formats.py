@@ -9,10 +9,11 @@ from .format_burstgpt import BURSTGPT
 from .format_mooncake import MOONCAKE
 from .format_plain import PLAIN
 from .format_ragpulse import RAGPULSE
+from .format_run import RUN
 from .format_servegen import SERVEGEN
 from .format_vidur import VIDUR
 
-FORMATS: tuple[Format, ...] = (AZURE, BURSTGPT, MOONCAKE, RAGPULSE, SERVEGEN, VIDUR, PLAIN)
+FORMATS: tuple[Format, ...] = (RUN, AZURE, BURSTGPT, MOONCAKE, RAGPULSE, SERVEGEN, VIDUR, PLAIN)
 """In the order in which they are tried: the plain one takes what no other does."""
 
 

@@ -38,23 +38,25 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What becomes requests, one entry per request each: seconds, content, tokens, tokens, and the priority."""
+    """What becomes requests, an entry per request each: seconds, content, tokens, tokens, priority and name."""
 
     times: Items[float]
     prompts: Items[Prompt]
     outputs: Items[int]
     max_tokens: Items[int]
     priorities: Items[int]
+    ids: Items[str] | None = None
 
 
 def make_requests(columns: Columns) -> tuple[Arrival, ...]:
-    """Requests r0, r1, ...; an output ends at `max_tokens` if it would be longer."""
+    """Requests r0, r1, ... where they have no names; an output ends at `max_tokens` if it would be longer."""
+    ids = columns.ids if columns.ids is not None else [f"r{index}" for index in range(len(columns.times))]
     rows = zip(
-        columns.times, columns.prompts, columns.outputs, columns.max_tokens, columns.priorities, strict=True,
+        ids, columns.times, columns.prompts, columns.outputs, columns.max_tokens, columns.priorities, strict=True,
     )
     return tuple(
-        Arrival(f"r{index}", time, prompt, min(output, most), most, priority)
-        for index, (time, prompt, output, most, priority) in enumerate(rows)
+        Arrival(id, time, prompt, min(output, most), most, priority)
+        for id, time, prompt, output, most, priority in rows
     )
 
 

@@ -17,6 +17,7 @@ class Rows:
 
     `dated`: the clock starts at a moment that has nothing to do with the trace, so its first request becomes 0.
     `content`: the pieces of each prompt where the file knows them, else each prompt is its own.
+    `ids`: the requests' names where the file has any, else they are numbered.
     `notes`: what a reader did that the user should know.
     """
 
@@ -28,6 +29,7 @@ class Rows:
     max_tokens: Integers | None = None
     priorities: Integers | None = None
     notes: tuple[str, ...] = ()
+    ids: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -42,6 +44,7 @@ class Rows:
             content=None if self.content is None else [self.content[row] for row in index.tolist()],
             max_tokens=None if self.max_tokens is None else self.max_tokens[index],
             priorities=None if self.priorities is None else self.priorities[index],
+            ids=None if self.ids is None else tuple(self.ids[row] for row in index.tolist()),
         )
 
     def where(self, keep: npt.NDArray[np.bool_]) -> "Rows":

@@ -132,7 +132,7 @@ def _columns(rows: Rows, config: TraceConfig) -> Columns:
         priorities = rows.priorities.tolist()
     else:
         priorities = priorities_of(config.priority or (0,), len(rows))
-    return Columns(_times(rows).tolist(), _prompts(rows, config), outputs, max_tokens, priorities)
+    return Columns(_times(rows).tolist(), _prompts(rows, config), outputs, max_tokens, priorities, rows.ids)
 
 
 def _prompts(rows: Rows, config: TraceConfig) -> list[Prompt]:

@@ -1,0 +1,1 @@
+"""Other engines' logs and load generators' results, read into runs."""

@@ -1,0 +1,105 @@
+"""AIPerf's record of each request, profile_export.jsonl."""
+
+import json
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from ..run import Run
+from .errors import ImportFault
+from .importer import FileImporter
+from .options import ImportOptions
+from .results import Row, first_line, number, request_run, tokens
+from .source import Head, lines_of
+
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0}
+
+
+def _recognises(head: Head) -> bool:
+    first = head.text.lstrip()[:16384]
+    return first.startswith("{") and '"metadata"' in first and '"request_start_ns"' in first
+
+
+def _read(path: Path, options: ImportOptions) -> Run:
+    rows: list[tuple[int, int, Row]] = []
+    warm_up = 0
+    for place, line in enumerate(lines_of_records(path), 1):
+        told = _object(path, place, line)
+        if told is None:
+            continue
+        if told["metadata"].get("benchmark_phase", "profiling") != "profiling":
+            warm_up += 1
+        else:
+            start = told["metadata"]["request_start_ns"]
+            rows.append((start, len(rows), _row(told, start - (rows[0][0] if rows else start))))
+    rows.sort(key=lambda row: row[:2])
+    notes = [f"{warm_up} requests of the warm-up were left out"] if warm_up else []
+    return request_run(path, "aiperf", [row for _, _, row in rows], notes, {})
+
+
+def lines_of_records(path: Path) -> list[str]:
+    """Lines of any length: the pieces of a long one are joined again."""
+    return "".join(lines_of(path)).splitlines()
+
+
+def _object(path: Path, place: int, line: str) -> dict[str, Any] | None:
+    if not line.strip():
+        return None
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ImportFault(f"{path}:{place}: not readable as JSON ({error}): is the file whole?") from error
+    metadata = told.get("metadata") if isinstance(told, dict) else None
+    if not isinstance(metadata, dict) or type(metadata.get("request_start_ns")) is not int:
+        raise ImportFault(f"{path}:{place}: no metadata.request_start_ns: not a record of profile_export.jsonl")
+    return dict(told)
+
+
+def _row(told: dict[str, Any], since_first_ns: int) -> Row:
+    """`since_first_ns` in whole nanoseconds first: seconds since 1970 would lose some."""
+    metrics = told.get("metrics")
+    metrics = metrics if isinstance(metrics, dict) else {}
+    arrival = since_first_ns / 1e9
+    row: Row = {
+        "arrival": arrival, "prompt_tokens": tokens(_value(metrics, "input_sequence_length")),
+        "output_tokens": tokens(_value(metrics, "output_sequence_length")),
+    }
+    if told["metadata"].get("was_cancelled"):
+        return row | {"status": "aborted", "reason": "cancelled"}
+    if told.get("error"):
+        return row | {"status": "aborted", "reason": first_line(_message(told["error"]))}
+    first = arrival + _seconds(metrics, "time_to_first_token")
+    return row | {
+        "first_token": first, "finish": arrival + _seconds(metrics, "request_latency"),
+        "token_times": _token_times(metrics, first, row["output_tokens"]),
+    }
+
+
+def _token_times(metrics: dict[str, Any], first: float, output: int) -> list[float]:
+    """Only where the answer came token by token; AIPerf times its pieces."""
+    gaps = _value(metrics, "inter_chunk_latency")
+    if not isinstance(gaps, list) or len(gaps) + 1 != output:
+        return []
+    unit = _unit(metrics, "inter_chunk_latency")
+    return list(accumulate((number(gap) * unit for gap in gaps), initial=first))
+
+
+def _value(metrics: dict[str, Any], name: str) -> Any:
+    told = metrics.get(name)
+    return told.get("value") if isinstance(told, dict) else told
+
+
+def _unit(metrics: dict[str, Any], name: str) -> float:
+    told = metrics.get(name)
+    return UNITS.get(str(told.get("unit")), 1e-3) if isinstance(told, dict) else 1e-3
+
+
+def _seconds(metrics: dict[str, Any], name: str) -> float:
+    return number(_value(metrics, name)) * _unit(metrics, name)
+
+
+def _message(error: Any) -> Any:
+    return error.get("message") or error.get("type") if isinstance(error, dict) else error
+
+
+AIPERF = FileImporter("aiperf", "AIPerf's profile_export.jsonl", _recognises, _read)

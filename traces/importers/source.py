@@ -1,0 +1,72 @@
+"""The file that is imported, as text: plain or gzipped."""
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from .errors import ImportFault
+
+HEAD = 1 << 16
+"""Characters that an importer may recognise a file by."""
+LONGEST = 1 << 16
+"""Characters of one line; what is longer comes in pieces."""
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The path of a file and the beginning of its text."""
+
+    path: Path
+    text: str
+
+
+def open_text(path: Path) -> IO[str]:
+    """UTF-8, whatever is not becoming a mark; CRLF and lone CR (progress bars) end a line, as LF does.
+
+    Raises ImportFault for a folder; OSError passes through, that of a broken gzip file while it is read.
+    """
+    if path.is_dir():
+        raise ImportFault(f"{path} is a folder: give the file in it")
+    with path.open("rb") as file:
+        zipped = file.read(2) == GZIP
+    if zipped:
+        return cast(IO[str], gzip.open(path, "rt", encoding="utf-8-sig", errors="replace"))
+    return path.open(encoding="utf-8-sig", errors="replace")
+
+
+def read_head(path: Path) -> Head:
+    """Raises ImportFault for an empty file and for one that cannot be unpacked."""
+    with open_text(path) as file:
+        try:
+            text = file.read(HEAD)
+        except EOFError as error:
+            raise _cut(path) from error
+    if not text.strip():
+        raise ImportFault(f"{path} is empty")
+    return Head(path, text)
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines with their ends, read as they are asked for: memory does not grow with the file."""
+    with open_text(path) as file:
+        try:
+            while line := file.readline(LONGEST):
+                yield line
+        except EOFError as error:
+            raise _cut(path) from error
+
+
+def whole_text(path: Path) -> str:
+    """Raises ImportFault where the file cannot be unpacked."""
+    with open_text(path) as file:
+        try:
+            return file.read()
+        except EOFError as error:
+            raise _cut(path) from error
+
+
+def _cut(path: Path) -> ImportFault:
+    return ImportFault(f"{path}: the gzip file ends early: is it whole?")
