@@ -43,7 +43,8 @@ def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOpti
 
 def labelled_kinds(path: Path, importer: LogImporter, options: ImportOptions) -> set[str]:
     """Kinds of records of which the first lines of the log say whose they are."""
-    reader, found, seen = importer.reader(Clock(options.year, "UTC")), set(), 0
+    reader, seen = importer.reader(Clock(options.year, "UTC")), 0
+    found: set[str] = set()
     for line in map(clean, lines_of(path)):
         records = reader.read(line) or ()
         found.update(record.kind for record in records if record.rank is not None)

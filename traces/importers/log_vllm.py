@@ -57,8 +57,9 @@ def _gauges(match: re.Match[str], line: str) -> Record:
     return Record(
         "interval", _clock(line, match.start() + 1), int(match["running"]), int(match["waiting"]),
         rank=0 if match["old"] else count(match["engine"]), swapped=count(match["swapped"]),
-        deferred=count(match["deferred"]), prompt_throughput=rate(match["prompt"]), generation_throughput=rate(match["made"] or match["all"]),
-        kv_usage=share(match["usage"]), hit_rate=share(match["hits"]), preempted=count(match["preempted"]),
+        deferred=count(match["deferred"]), prompt_throughput=rate(match["prompt"]),
+        generation_throughput=rate(match["made"] or match["all"]), kv_usage=share(match["usage"]),
+        hit_rate=share(match["hits"]), preempted=count(match["preempted"]),
     )
 
 
