@@ -24,9 +24,9 @@ BETWEEN = '(APIServer pid=7) INFO:     10.0.0.1:4000 - "POST /v1/completions HTT
 def vllm(number: int) -> str:
     moment = START + timedelta(seconds=number % 3_000_000)
     return (
-        f"(APIServer pid=7) INFO {moment:%m-%d %H:%M:%S} [loggers.py:257] Engine 000: Avg prompt throughput: 812.5 "
-        f"tokens/s, Avg generation throughput: 93.2 tokens/s, Running: {number % 256} reqs, Waiting: {number % 89} reqs, "
-        "GPU KV cache usage: 41.7%, Prefix cache hit rate: 12.5%\n" + BETWEEN
+        f"(APIServer pid=7) INFO {moment:%m-%d %H:%M:%S} [loggers.py:257] Engine 000: Avg prompt throughput: 81.5 "
+        f"tokens/s, Avg generation throughput: 93.2 tokens/s, Running: {number % 256} reqs, Waiting: {number % 89} "
+        "reqs, GPU KV cache usage: 41.7%, Prefix cache hit rate: 12.5%\n" + BETWEEN
     )
 
 
@@ -41,9 +41,9 @@ def sglang(number: int) -> str:
 def iteration(number: int) -> str:
     moment = START + timedelta(seconds=number // 100)
     return (
-        f"(EngineCore_DP0 pid=5) INFO {moment:%m-%d %H:%M:%S} [core.py:355] Iteration({number}): 0 context requests, 0 "
-        f"context tokens, {number % 256} generation requests, {number % 256} generation tokens, iteration elapsed time: "
-        "9.75 ms\n" + BETWEEN
+        f"(EngineCore_DP0 pid=5) INFO {moment:%m-%d %H:%M:%S} [core.py:355] Iteration({number}): 0 context requests, "
+        f"0 context tokens, {number % 256} generation requests, {number % 256} generation tokens, iteration elapsed "
+        "time: 9.75 ms\n" + BETWEEN
     )
 
 
@@ -62,13 +62,13 @@ def measured(log: Path) -> None:
     """In a process of its own: what the import took."""
     from arcsim.traces.importers.catalog import import_file
 
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         report = import_file(log, Path(folder) / "run")
-    seconds, size = time.perf_counter() - began, log.stat().st_size / 1e6
+    seconds, busy, size = time.perf_counter() - began, time.process_time() - busy, log.stat().st_size / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{size:,.0f} MB, {report.lines:,} lines, {report.samples:,} samples, {report.steps:,} steps: "
-          f"{seconds:.1f} s, {size / seconds:.0f} MB/s, peak {peak:.0f} MiB", flush=True)
+          f"{busy:.1f} CPU-s ({seconds:.1f} s), {size / busy:.0f} MB per CPU-s, peak {peak:.0f} MiB", flush=True)
 
 
 def main() -> None:
