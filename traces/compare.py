@@ -149,8 +149,8 @@ def _gauges(a: Run, b: Run, offset: float) -> Iterator[GaugeDifference]:
 def _of_gauges(gauges: Iterable[GaugeDifference]) -> Iterator[str]:
     """All that can be said where no steps are known."""
     told = [
-        f"{gauge.name} is {number(gauge.a)} in a and {number(gauge.b)} in b, {number(gauge.mean_absolute)} apart at any "
-        "moment" for gauge in gauges
+        f"{gauge.name} is {number(gauge.a)} in a and {number(gauge.b)} in b ({number(gauge.mean_absolute)} apart at a "
+        "moment)" for gauge in gauges
     ]
     if told:
         yield f"On average over time {'; '.join(told)}."
