@@ -79,16 +79,17 @@ function kvTitle(runs, title, percent) {
   return totals.size === 1 && total ? `${title} (of ${total.toLocaleString("en")})` : title;
 }
 
-function tokensTitle(name) {
-  const kinds = tokenKinds.map(([kind, text]) => `<span style="color:${css("--" + kind)}">■</span> ${text}`).join("  ");
-  return `tokens per step: ${plainText(name)}</b>   ${kinds}<b>`;
+function tokensTitle(run) {
+  const kinds = tokenKinds.map(([kind, text]) => `<span style="color:${css("--" + kind)}">■</span> ${text}`);
+  if (run.tokens.high) kinds.push("— most in a step");
+  return `tokens per step: ${plainText(run.name)}</b>   ${kinds.join("  ")}<b>`;
 }
 
 function drawTime(runs) {
   const shown = runs.filter((run) => !hidden.has(run.name) && tokenKinds.some(([kind]) => run.tokens[kind].length));
   const percent = runs.some((run) => run.panels.kv_used.sampled);
   const titles = panels.map(([name, title]) => (name === "kv_used" ? kvTitle(runs, title, percent) : title));
-  titles.push(...shown.map((run) => tokensTitle(run.name)));
+  titles.push(...shown.map((run) => tokensTitle(run)));
   const inside = titles.length * panelHeight - panelGap, height = inside + around.t + around.b;
   const more = { height, margin: around, annotations: [], uirevision: "cell " + chosen };
   more.xaxis = axis({ title: { text: "time, s" }, anchor: axisName("y", titles.length - 1) });

@@ -18,7 +18,7 @@ SHOWN = (
 )
 """What a page shows of a request as it stands in the table."""
 TICKS = 64
-PARTS = 120
+PARTS = 200
 """How many tokens and parts of one story are drawn at most."""
 
 
