@@ -83,6 +83,15 @@ def _prefill(limits: Limits) -> Iterator[Point]:
     for prompts, tokens in product((2, 4, 8), (longest // 4, longest)):
         if tokens // prompts >= 4 and prompts <= limits.rows:
             yield Point(prompts=prompts, length=tokens // prompts)
+    yield from _many_prompts(limits, longest)
+
+
+def _many_prompts(limits: Limits, longest: int) -> Iterator[Point]:
+    """More tokens than one sequence can have: as few prompts as that takes, and as many as there may be."""
+    for tokens in (each for each in ladder(limits.tokens, halves=True) if each > longest):
+        for prompts in sorted({-(-tokens // longest), limits.rows}):
+            if prompts <= limits.rows and prompts * longest >= tokens:
+                yield Point(prompts=prompts, length=tokens // prompts)
 
 
 def _mixed(limits: Limits) -> Iterator[Point]:

@@ -16,6 +16,8 @@ from arcsim.traces.rows import run_from_rows
 from arcsim.traces.run import Run
 from arcsim.traces.schema import SAMPLE_COLUMNS
 
+from .command import arcsim
+
 
 def busy(seed: int = 0, count: int = 400, start: float = 0.0, cost: float = 1.0, **meta: Any) -> Run:
     """A run whose running gauge wanders; `cost` stretches its steps."""
@@ -106,6 +108,18 @@ def test_only_what_a_log_tells_is_compared() -> None:
     assert changed.split.before_and_after[0][0] is not None
     assert set(changed.split.before_and_after[0][0]) == {"step", "forward_width", "decode_seqs"}
     assert "with the same arrivals" not in changed.why[0]
+
+
+def test_the_command_says_how_the_clock_was_moved(tmp_path: Path) -> None:
+    run = busy(3)
+    run.save(tmp_path / "run")
+    sampled(run, 2.0, 5.0).save(tmp_path / "log")
+    said = arcsim("compare", tmp_path / "run", tmp_path / "log").out
+    assert "decisions: not comparable, the steps of at least one run are not known" in said
+    assert "clock of b: -5.0" in said and "by cross-correlation of the running gauges" in said
+    given = arcsim("compare", tmp_path / "run", tmp_path / "log", "--offset", "-4", "--json").json
+    assert (given["offset"]["seconds"], given["offset"]["found"]) == (-4.0, "given")
+    assert [gauge["name"] for gauge in given["gauges"]] == ["running", "waiting"]
 
 
 def test_a_real_log_lies_on_its_record(shared: Path, tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ def test_what_the_default_covers() -> None:
     assert sum(1 for point in points if point.decode and point.prompts) >= 20
 
 
+def test_more_tokens_than_a_sequence_has_are_those_of_several() -> None:
+    """As where everybody arrives at once: 32 prompts in one pass."""
+    totals = {(point.prompts, point.prompts * point.length) for point in design(Limits(32, 3072, 256))}
+    assert {(2, 512), (8, 2048), (12, 3072), (32, 1024), (32, 3072)} <= totals
+
+
 @pytest.mark.parametrize(("top", "values"), [(1, [1]), (6, [1, 2, 3, 4, 6]), (11, [1, 2, 3, 4, 6, 8, 11])])
 def test_ladder(top: int, values: list[int]) -> None:
     assert ladder(top, halves=True) == values

@@ -117,6 +117,7 @@ def test_sglang() -> None:
     assert (record.prompt_throughput, record.kv_usage) == (901.5, 0.21)
     record = only("sglang", "web-1  | [2026-02-03 05:05:08] " + decode(4, 1, label=" DP1 TP3"))
     assert record[:5] == ("decode", "2026-02-03 04:05:08", 4, 1, 1) and record.member == "DP1 TP3" and record.unsure
+    assert only("sglang", prefill(3, 9).replace("batch,", "batch [17],"))[2:4] == (3, 9)
     hybrid = "[2026-07-04 05:01:33 TP0] Decode batch, #running-req: 2, #full token: 3, full token usage: 0.74, swa " \
         "token usage: 0.11, mamba usage: 0.80, gen throughput (token/s): 155.34, #queue-req: 6, "
     assert only("sglang", hybrid)[2:4] == (2, 6) and only("sglang", hybrid).kv_usage == 0.74

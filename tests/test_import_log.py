@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -231,7 +232,7 @@ def test_a_mangled_log_never_crashes_the_import_and_never_invents_a_sample(
         counts = read(folder, text, engine, rank=rank).counts()
     except ImportFault:
         return
-    left = iter(truth[rank::3])
+    left: Iterator[tuple[int | None, int | None]] = iter(truth[rank::3])
     assert all(pair in left for pair in counts), "not those of the log, or not in its order"
 
 

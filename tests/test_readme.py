@@ -52,10 +52,10 @@ def test_what_it_links_to_is_there(path: str) -> None:
 
 
 def test_the_pages_name_every_column() -> None:
-    """docs/trace.md lists the columns of both tables."""
-    from arcsim.traces.schema import REQUEST_COLUMNS, STEP_COLUMNS
+    """docs/trace.md lists the columns of all tables."""
+    from arcsim.traces.schema import REQUEST_COLUMNS, SAMPLE_COLUMNS, STEP_COLUMNS
 
     page = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w+)\*? \| \w+ \| ", page, re.MULTILINE)
     named = [row for row in rows if row != "column"]
-    assert named == [column.name for column in (*STEP_COLUMNS, *REQUEST_COLUMNS)]
+    assert named == [column.name for column in (*STEP_COLUMNS, *REQUEST_COLUMNS, *SAMPLE_COLUMNS)]

@@ -1,6 +1,6 @@
 """Two runs side by side: where their decisions part, how far their numbers differ, and why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from .run import Run
 from .settings import settings
 from .spread import NAN, Gauge, Spread
 from .step_cost import StepCost, step_costs
+from .summary_text import number
 from .time_split import TimeSplit
 from .why import Grounds, why
 
@@ -99,12 +100,14 @@ def compare(a: Run, b: Run, offset: float | None = None) -> Comparison:
         settings=settings(a, b),
     )
     identical, time = split is None and step_level, TimeSplit.of(a, b)
+    gauges = tuple(_gauges(a, b, moved.seconds))
     return Comparison(
         arms=(a.arm, b.arm), outcomes=(a.outcome, b.outcome), same_requests=grounds.same_requests,
         at_once=_at_once(a) and _at_once(b), step_level=step_level, identical=identical,
         same_times=grounds.same_times, split=split, columns_compared=tuple(column.name for column in columns),
-        offset=moved, metrics=tuple(_metrics((a, b), summaries)), gauges=tuple(_gauges(a, b, moved.seconds)),
-        costs=grounds.costs, time=time, settings=dict(grounds.settings), why=tuple(why(grounds)),
+        offset=moved, metrics=tuple(_metrics((a, b), summaries)), gauges=gauges,
+        costs=grounds.costs, time=time, settings=dict(grounds.settings),
+        why=tuple(why(grounds)) + (() if step_level else tuple(_of_gauges(gauges))),
         reasons=tuple(reasons(summaries, identical, grounds.same_times, time) if step_level else ()),
     )
 
@@ -141,6 +144,16 @@ def _gauges(a: Run, b: Run, offset: float) -> Iterator[GaugeDifference]:
         mean_a, mean_b = mean_over(curves, lambda x, _: x), mean_over(curves, lambda _, y: y)
         distance = mean_over(curves, lambda x, y: np.abs(x - y))
         yield GaugeDifference(name, mean_a, mean_b, mean_b - mean_a, distance)
+
+
+def _of_gauges(gauges: Iterable[GaugeDifference]) -> Iterator[str]:
+    """All that can be said where no steps are known."""
+    told = [
+        f"{gauge.name} is {number(gauge.a)} in a and {number(gauge.b)} in b ({number(gauge.mean_absolute)} apart at a "
+        "moment)" for gauge in gauges
+    ]
+    if told:
+        yield f"On average over time {'; '.join(told)}."
 
 
 def _same_requests(a: Run, b: Run) -> bool:

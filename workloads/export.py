@@ -67,7 +67,7 @@ def export_format(name: str) -> ExportFormat:
 
 
 def milliseconds(seconds: float) -> int | float:
-    """A number that gives `seconds` back when it is divided by 1000: whole where that does."""
+    """What gives `seconds` back, to the last bit or the one before it, divided by 1000: whole where that does."""
     product = seconds * 1000
     for number in (round(product), product, nextafter(product, inf), nextafter(product, -inf)):
         if number / 1000 == seconds:

@@ -21,20 +21,24 @@ def _recognises(head: Head) -> bool:
 
 
 def _read(path: Path, options: ImportOptions) -> Run:
-    rows: list[tuple[int, int, Row]] = []
-    warm_up = 0
-    for place, line in enumerate(lines_of_records(path), 1):
-        told = _object(path, place, line)
-        if told is None:
-            continue
-        if told["metadata"].get("benchmark_phase", "profiling") != "profiling":
-            warm_up += 1
-        else:
-            start = told["metadata"]["request_start_ns"]
-            rows.append((start, len(rows), _row(told, start - (rows[0][0] if rows else start))))
-    rows.sort(key=lambda row: row[:2])
+    records = _records(path)
+    told = sorted((record for record in records if _phase(record) == "profiling"), key=_start)
+    first, warm_up = _start(told[0]) if told else 0, len(records) - len(told)
     notes = [f"{warm_up} requests of the warm-up were left out"] if warm_up else []
-    return request_run(path, "aiperf", [row for _, _, row in rows], notes, {})
+    return request_run(path, "aiperf", [_row(record, _start(record) - first) for record in told], notes, {})
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    lines = enumerate(lines_of_records(path), 1)
+    return [_object(path, place, line) for place, line in lines if line.strip()]
+
+
+def _start(record: dict[str, Any]) -> int:
+    return int(record["metadata"]["request_start_ns"])
+
+
+def _phase(record: dict[str, Any]) -> str:
+    return str(record["metadata"].get("benchmark_phase", "profiling"))
 
 
 def lines_of_records(path: Path) -> list[str]:
@@ -42,9 +46,7 @@ def lines_of_records(path: Path) -> list[str]:
     return "".join(lines_of(path)).splitlines()
 
 
-def _object(path: Path, place: int, line: str) -> dict[str, Any] | None:
-    if not line.strip():
-        return None
+def _object(path: Path, place: int, line: str) -> dict[str, Any]:
     try:
         told = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from .errors import ImportFault
@@ -89,8 +90,7 @@ class Clock:
         return found
 
     def _dated(self, year: int, month: int, day: int, time: list[str]) -> float:
-        day += date(max(year, 1), min(max(month, 1), 12), 1).toordinal() - 1
-        return self._since_first(day) * DAY + _of_day(time)
+        return self._since_first(_ordinal(year, month) + day) * DAY + _of_day(time)
 
     def _since_first(self, day: int) -> int:
         if self._first_day is None:
@@ -128,6 +128,12 @@ SHAPES: tuple[tuple[re.Pattern[str], Callable[[Clock, re.Match[str]], float]], .
     (re.compile(r"(\d{9,11})(?:\.(\d{1,9}))?", re.ASCII), Clock._epoch),
 )
 """How clocks look, and what reads each."""
+
+
+@lru_cache
+def _ordinal(year: int, month: int) -> int:
+    """Of the day before the first of a month, as far as there is such a month."""
+    return date(max(year, 1), min(max(month, 1), 12), 1).toordinal() - 1
 
 
 def _of_day(time: list[str]) -> float:

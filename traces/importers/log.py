@@ -43,7 +43,8 @@ def choose_log(path: Path, importers: Sequence[LogImporter], options: ImportOpti
 
 def labelled_kinds(path: Path, importer: LogImporter, options: ImportOptions) -> set[str]:
     """Kinds of records of which the first lines of the log say whose they are."""
-    reader, found, seen = importer.reader(Clock(options.year, "UTC")), set(), 0
+    reader, seen = importer.reader(Clock(options.year, "UTC")), 0
+    found: set[str] = set()
     for line in map(clean, lines_of(path)):
         records = reader.read(line) or ()
         found.update(record.kind for record in records if record.rank is not None)
@@ -96,19 +97,15 @@ class _Log:
 
     def read(self) -> None:
         """Raises ImportFault where nothing is of this engine, or nothing of the rank."""
-        for line, whole in self._told_lines():
-            found = self._reader.read(line)
+        for line in lines_of(self._path):
+            found = self._reader.read(clean(line))
             self._lines += 1
             if found is not None:
                 self._matched += 1
-                self._take(found, whole)
+                self._take(found, line.endswith(("\n", "\r")))
         self._take(self._reader.end(), True)
         self._sink.close()
         self._refuse_nothing()
-
-    def _told_lines(self) -> Iterator[tuple[str, bool]]:
-        for line in lines_of(self._path):
-            yield clean(line), line.endswith(("\n", "\r"))
 
     def _take(self, records: Iterable[Record], whole: bool) -> None:
         for record in records:

@@ -10,7 +10,7 @@ from .record import COUNT, NUMBER, Record, Stateless
 
 END = r"(?=[,\s\\]|$)"
 """A backslash: lines that a collector keeps as JSON end in \\n."""
-BATCH = re.compile(r"(Prefill|Decode) batch[.,] ")
+BATCH = re.compile(r"(Prefill|Decode) batch(?: \[\d{1,9}\])?[.,] ", re.ASCII)
 RETRACTED = re.compile(
     rf"(?:KV cache pool is full\. Retract requests\.|decode out of memory happened,) #retracted_reqs: ({COUNT}){END}",
     re.ASCII,
@@ -40,17 +40,15 @@ class SglangReader(Stateless):
         return None
 
     def _batches(self, line: str) -> Sequence[Record] | None:
-        starts = list(BATCH.finditer(line))
-        ends = [*(match.start() for match in starts), len(line)][1:]
-        found = [_batch(match, line, end) for match, end in zip(starts, ends, strict=True)]
+        found = [_batch(match, line) for match in BATCH.finditer(line)]
         records = [record for record in found if record and not (record.unsure and record.kind in self._go_on)]
         self._go_on.update(record.kind for record in records if not record.unsure)
         return records or None
 
 
-def _batch(match: re.Match[str], line: str, end: int) -> Record | None:
+def _batch(match: re.Match[str], line: str) -> Record | None:
     """None of one that is cut, by the end of the line or by another record, before all its counts are told."""
-    told, label = _items(line, match.end(), end), label_before(line, match.start())
+    told, label = _items(line, match.end()), label_before(line, match.start())
     running, waiting = (told.get(name, "") for name in ("#running-req", "#queue-req"))
     if label is None or not (WHOLE.fullmatch(running) and WHOLE.fullmatch(waiting)):
         return None
@@ -63,12 +61,10 @@ def _batch(match: re.Match[str], line: str, end: int) -> Record | None:
     )
 
 
-def _items(line: str, start: int, end: int) -> dict[str, str]:
-    """`name: value` for each, none of them twice. What reaches into the next record at `end` is not whole."""
+def _items(line: str, start: int) -> dict[str, str]:
+    """`name: value` for each, as far as they follow each other; none of them twice."""
     found = ITEMS.match(line, start)
-    if found is None or found.end() >= end < len(line):
-        return {}
-    pairs = [item.rsplit(": ", 1) for item in found.group().split(", ")]
+    pairs = [item.rsplit(": ", 1) for item in found.group().split(", ")] if found else []
     told = {name: value for name, value in pairs}
     return told if len(told) == len(pairs) else {}
 

@@ -54,11 +54,12 @@ def _clock(line: str, place: int) -> str | None:
 
 
 def _gauges(match: re.Match[str], line: str) -> Record:
+    engine, prompt, made, alone, running, swapped, old, waiting, deferred, preempted, usage, hits = match.groups()
     return Record(
-        "interval", _clock(line, match.start() + 1), int(match["running"]), int(match["waiting"]),
-        rank=0 if match["old"] else count(match["engine"]), swapped=count(match["swapped"]),
-        deferred=count(match["deferred"]), prompt_throughput=rate(match["prompt"]), generation_throughput=rate(match["made"] or match["all"]),
-        kv_usage=share(match["usage"]), hit_rate=share(match["hits"]), preempted=count(match["preempted"]),
+        "interval", _clock(line, match.start() + 1), int(running), int(waiting),
+        rank=0 if old else count(engine), swapped=count(swapped), deferred=count(deferred),
+        prompt_throughput=rate(prompt), generation_throughput=rate(made or alone), kv_usage=share(usage),
+        hit_rate=share(hits), preempted=count(preempted),
     )
 
 

@@ -1,6 +1,7 @@
 """Where records become tables: some thousands at a time, so that memory does not grow with the log."""
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from .record import Record
 
 BATCH = 1 << 15
 _PLAIN = tuple(c.name for c in SAMPLE_COLUMNS if c.name not in ("time", "rank", "preemptions"))
+_plain = attrgetter(*_PLAIN)
 _WIDTHS = next(c for c in STEP_COLUMNS if c.name == "forward_widths")
 _COUNTS = tuple(c.name for c in STEP_COLUMNS if c.kind == "int" and c.name != "step")
 _AFTER = (("running_end", "running"), ("waiting_end", "waiting"), ("kv_used_end", "kv_used"))
@@ -32,7 +34,7 @@ class Sink:
         self.known: set[str] = set()
 
     def sample(self, record: Record, time: float, rank: int, preemptions: int | None) -> None:
-        self.samples.append((time, rank, preemptions, *[getattr(record, name) for name in _PLAIN]))
+        self.samples.append((time, rank, preemptions, *_plain(record)))
 
     def step(self, start: float, end: float, counts: Mapping[str, int]) -> None:
         self.known.update(counts)

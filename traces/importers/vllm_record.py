@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ class _Reader:
         row |= {"padded_tokens": row["prefill_tokens"], "logged_tokens": row["sampled_tokens"]}
         row |= {"kv_used_end": self._blocks(), "running_end": row["running"] - row["finished"]}
         for served, _, _ in rows:
-            if served.first_scheduled != served.first_scheduled:  # NaN
+            if isnan(served.first_scheduled):
                 served.first_scheduled = start + self.offset
         self.number += 1
         return row
@@ -150,7 +151,6 @@ class _Reader:
             row["cached_tokens"] += start
             served.cached = served.cached if served.peak else start
         end, decode = start + length, served.generated > 0 and length == 1 and start + 1 == served.known
-
         row["context_tokens"] += end
         row["attended_tokens"] += 0 if decode else length * start + length * (length + 1) // 2
         row["sampled_tokens"] += end == served.known
