@@ -24,8 +24,10 @@ def record_of(seed: int, count: int, budget: int, blocks: int, rate: float) -> d
     ]
     config = {"block_size": 8, "num_gpu_blocks": blocks, "max_num_seqs": 6, "max_num_batched_tokens": budget,
               "max_model_len": 128, "enable_prefix_caching": False, "async_scheduling": False}
-    record = {"engine": "vllm", "version": "0", "device": "none", "model": "none", "config": config,
-              "requests": requests, "steps": []}
+    record: dict[str, Any] = {
+        "engine": "vllm", "version": "0", "device": "none", "model": "none", "config": config, "requests": requests,
+        "steps": [],
+    }
     engine, now = Record({"config": config, "requests": requests}), 0.0
     while any(len(request["token_times"]) < request["output"] for request in requests):
         waiting = [r for r in requests if len(r["token_times"]) < r["output"]]
