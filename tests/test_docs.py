@@ -22,6 +22,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+RUN_HERE = [page for page in PAGES if not (ROOT / "tests" / f"test_docs_{page.stem}.py").is_file()]
+"""A page may have a test of its own, `test_docs_PAGE.py`, that runs its commands."""
 NEEDED = ("docs", "tests", "bench", "configs")
 BLOCK = re.compile(r"(?P<marks>(?:^<!-- [^\n]* -->\n)*)^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<!-- (not run: (?P<why>.+)|exits with (?P<code>\d+)|file: (?P<file>[\w.-]+)) -->")
@@ -48,7 +50,7 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(found["kind"], found["text"], marks.get("why"), int(marks.get("code", 0)), marks.get("file"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.stem)
 def test_every_command_works(page: Path, tmp_path: Path) -> None:
     for name in NEEDED:
         (tmp_path / name).symlink_to(ROOT / name)
@@ -75,7 +77,7 @@ def run(block: Block, folder: Path) -> None:
     assert "Traceback" not in left.stderr, left.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.stem)
 def test_commands_stand_in_blocks_that_are_run(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     outside = BLOCK.sub("", text)

@@ -1,6 +1,8 @@
 """The pages in a real browser: they draw, they answer, and they ask the network for nothing."""
 
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,11 @@ def test_the_page_fits_a_small_screen(comparison: Tab) -> None:
     comparison.resize(420)
     click(comparison, ".request")
     assert comparison.until("document.documentElement.scrollWidth <= 420")
+    time.sleep(0.5)  # charts resize when the window has been still for a while
+    script = "[...document.querySelectorAll('#time, .grid > div, #worst')].map(e => e.getBoundingClientRect().toJSON())"
+    places = comparison.run(script)
+    assert all(above["bottom"] <= below["top"] for above, below in pairwise(places)), "one below the other"
+    assert all(place["height"] >= 200 for place in places)
     click(comparison, ".request")
     comparison.resize(1200)
     assert is_quiet(comparison)

@@ -9,7 +9,7 @@ import pytest
 from arcsim.policies.base import EngineConfig
 from arcsim.policies.vllm import Vllm
 from arcsim.traces.rows import run_from_rows
-from arcsim.traces.story import DECODE, PREEMPTED, PREFILL, QUEUED, Part, Stories
+from arcsim.traces.story import DECODE, PREEMPTED, PREFILL, QUEUED, WAITED, Part, Stories
 from arcsim.traces.worst import Served, described, worst_rows
 
 from .serving import Served as Run, continuous, of_lengths, request, serve
@@ -80,6 +80,18 @@ def test_what_never_ran_or_never_ended_is_told_to_the_end_of_the_run() -> None:
     stories = Stories(run_from_rows(steps, requests))
     assert stories.of(0).parts == (Part(QUEUED, 1, 6),) and stories.of(1).parts == ()
     assert stories.of(2).parts == (Part(PREFILL, 0, 1), Part(DECODE, 1, 3), Part(PREEMPTED, 3, 6))
+
+
+def test_what_a_load_generator_saw_is_told_from_outside() -> None:
+    """Without steps it is not known when a request began to run."""
+    requests: list[dict[str, Any]] = [
+        {"arrival": 1.0, "first_token": 3.0, "finish": 9.0, "output_tokens": 4},
+        {"arrival": 2.0, "first_token": 4.0, "token_times": [4.0, 5.0], "output_tokens": 2, "status": "aborted"},
+        {"arrival": 2.0, "status": "unfinished"},
+    ]
+    stories = Stories(run_from_rows([], requests))
+    assert stories.of(0).parts == (Part(WAITED, 1, 3), Part(DECODE, 3, 9))
+    assert stories.of(1).parts == (Part(WAITED, 2, 4), Part(DECODE, 4, 5)) and stories.of(2).parts[0].end == 9
 
 
 def test_a_run_without_steps_has_stories() -> None:

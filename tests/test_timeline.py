@@ -25,7 +25,7 @@ from .serving import continuous, of_lengths, request, serve
 
 HAIR = 1e-6
 """Microseconds by which rounded times may miss each other; a nanosecond is a thousand of it."""
-KINDS = {"prefill", "decode", "preempted"}
+KINDS = {"prefill", "decode", "preempted", "waited"}
 
 Event = dict[str, Any]
 
@@ -49,6 +49,7 @@ def odd() -> Run:
         {"id": "gone", "arrival": 1.0, "status": "rejected", "reason": 'too "long"'},
         {"id": "ü", "arrival": 0.0, "first_scheduled": 0.0, "first_token": 1.0, "token_times": [1.0, 2.0, 3.0],
          "output_tokens": 3, "preemptions": 1, "status": "unfinished"},
+        {"id": "outside", "arrival": 0.0, "first_token": 1.5, "finish": 4.0, "token_times": [1.5, 4.0]},
         {"id": "left", "arrival": 0.5, "first_scheduled": 0.5, "status": "aborted"},
     ])
 

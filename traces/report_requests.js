@@ -10,7 +10,7 @@ const requestColumns = [
   ["queued, ms", (r) => short(r.queue)], ["TTFT, ms", (r) => short(r.ttft)], ["TPOT, ms", (r) => short(r.tpot)],
   ["longest gap, ms", (r) => short(r.gap)], ["E2E, ms", (r) => short(r.e2e)], ["status", (r) => r.status],
 ];
-const kinds = ["queued", "prefill", "preempted", "decode"];
+const kinds = ["queued", "prefill", "preempted", "decode"], outside = ["waited", "decode"];
 const mostRequests = 10;
 const opened = new Set();
 
@@ -63,7 +63,7 @@ function storyCell(request, runs) {
   const span = Math.max(0, ...told.map(({ same }) => same.parts[same.parts.length - 1][2] - same.arrival));
   const cell = element("td", "", ...told.map((each) => storyLine(each, span)));
   cell.colSpan = requestColumns.length;
-  if (told.length) cell.append(storyAxis(span), storyKey());
+  if (told.length) cell.append(storyAxis(span), storyKey(told.every(({ same }) => same.parts[0][0] === "waited") ? outside : kinds));
   if (request.reason) cell.append(element("p", "hint", request.reason));
   return cell;
 }
@@ -89,7 +89,7 @@ function storyAxis(span) {
   return element("div", "line", element("div", "whose", "since arrival"), element("div", "marks", ...marks));
 }
 
-function storyKey() {
+function storyKey(kinds) {
   const parts = kinds.map((kind) => element("span", "", element("b", "part " + kind), kind));
   const words = "strokes below: steps that prefilled; strokes above: tokens";
   return element("p", "hint key", ...parts, element("span", "", words));

@@ -104,6 +104,7 @@ function drawTime(runs) {
   }));
   traces.push(...runs.filter((run) => run.marks.x.length).map((run) => preemptionTrace(run, runs.indexOf(run))));
   traces.push(...shown.flatMap((run, i) => tokenTraces(run, panels.length + i)));
+  document.getElementById("time").style.height = `${height}px`; // or it is lost when the window changes
   Plotly.react("time", traces, layout(more), plotConfig);
   noteBuckets(runs);
 }

@@ -11,12 +11,13 @@ from .run import Run
 
 Numbers = NDArray[np.float64]
 
-QUEUED, PREFILL, DECODE, PREEMPTED = "queued", "prefill", "decode", "preempted"
+QUEUED, PREFILL, DECODE, PREEMPTED, WAITED = "queued", "prefill", "decode", "preempted", "waited"
+"""`WAITED`: queued or prefilling, where the run does not say when it began to run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`kind` is one of the four above; from `start` to `end`, seconds."""
+    """`kind` is one of the five above; from `start` to `end`, seconds."""
 
     kind: str
     start: float
@@ -56,12 +57,13 @@ class Stories:
         self._preempting = moments[run.column("preempted") > 0]
         self._resuming = starts[run.column("resumed") > 0]
         self._prefilling = starts[run.column("prefill_tokens") > 0]
-        self._end = float(ends.max()) if len(ends) else 0.0
         column = run.requests.column("token_times")
         self._tokens, self._offsets = flat(column), np.concatenate([[0], np.cumsum(sizes(column))])
         self._arrival, self._first = run.request_column("arrival"), run.request_column("first_scheduled")
         self._preemptions = run.request_column("preemptions")
-        self._finished = ~np.isnan(run.request_column("finish"))
+        self._first_token, self._finish = run.request_column("first_token"), run.request_column("finish")
+        self._finished = ~np.isnan(self._finish)
+        self._end = float(np.nanmax(np.concatenate([[0.0], ends, self._finish])))
         self._status = run.requests.column("status")
 
     def __len__(self) -> int:
@@ -77,12 +79,19 @@ class Stories:
     def _parts(self, row: int, tokens: Numbers) -> list[Part]:
         arrival, first = float(self._arrival[row]), float(self._first[row])
         left = self._status[row].as_py() != "unfinished" and not self._finished[row]
+        if np.isnan(first) and not np.isnan(self._first_token[row]):
+            return self._seen_from_outside(row, tokens)
         if np.isnan(first):
             return [] if left else [Part(QUEUED, arrival, self._end)]
         stamps = [first, *tokens.tolist()]
         if not self._finished[row] and not left:
             stamps.append(max(self._end, stamps[-1]))
         return [Part(QUEUED, arrival, first), *self._served(stamps, len(tokens) > 0, int(self._preemptions[row]))]
+
+    def _seen_from_outside(self, row: int, tokens: Numbers) -> list[Part]:
+        first, arrival = float(self._first_token[row]), float(self._arrival[row])
+        last = float(self._finish[row]) if self._finished[row] else float(tokens[-1]) if len(tokens) else first
+        return [Part(WAITED, arrival, first), Part(DECODE, first, last)]
 
     def _served(self, stamps: list[float], has_token: bool, preemptions: int) -> list[Part]:
         """`stamps`: when it was first scheduled, each token, and where it had not finished the end of the run."""

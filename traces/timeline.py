@@ -75,7 +75,7 @@ def _counter(curve: Curve, name: str) -> Iterator[str]:
 
 def _sequences(run: Run, stories: Stories) -> Iterator[str]:
     tracks = _Tracks(SEQUENCES, "slot")
-    for row in _by(run.request_column("first_scheduled")):
+    for row in _by(_begins(run)):
         story = stories.of(row)
         parts = [part for part in story.parts if part.kind != QUEUED]
         if not parts:
@@ -86,6 +86,12 @@ def _sequences(run: Run, stories: Stories) -> Iterator[str]:
         yield _slice(SEQUENCES, tracks.lane, whole, facts)
         for part in parts:
             yield _slice(SEQUENCES, tracks.lane, part, {"request": whole.kind})
+
+
+def _begins(run: Run) -> NDArray[np.float64]:
+    """When each request takes its slot: when it first runs, or arrives, where the run does not say that."""
+    first, token, arrival = (run.request_column(name) for name in ("first_scheduled", "first_token", "arrival"))
+    return np.where(np.isnan(first) & ~np.isnan(token), arrival, first)
 
 
 def _queue(run: Run, stories: Stories) -> Iterator[str]:
