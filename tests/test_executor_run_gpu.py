@@ -134,8 +134,8 @@ def test_a_cache_that_lies_is_named(tmp_path: Path) -> None:
 
 
 def test_the_bundled_ab_in_small(tmp_path: Path) -> None:
-    """On both arms, with a tiny model: the same decisions, and as many prompt lengths as sequences leave bucketed decode
-    one sequence a pass. How fast a tiny model is predicts nothing, so a refuted throughput is allowed."""
+    """On both arms, with a tiny model: the same decisions, and with as many prompt lengths as sequences one sequence a
+    pass in bucketed decode. How fast a tiny model is predicts nothing, so a refuted throughput is allowed."""
     shared = ("-c", "ab_cpu", "--set", "workload.output=3", "--set", "sweep.workload.count=[1, 8]")
     model = config_file("llama")
     measured = arcsim("run-gpu", *shared, "-m", model, "--dtype", "float32", "-o", tmp_path / "measured")
