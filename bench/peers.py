@@ -5,9 +5,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import copyfile
+from tempfile import mkdtemp
 from time import process_time
+from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
@@ -83,7 +87,7 @@ def executor(setting: Setting, most: int, *, fast: bool) -> Serve:
     )
 
     def serve(count: int) -> int:
-        loop = Loop(Continuous(engine, Continuous.Options()), AtOnce(count, setting), backend)
+        loop = Loop(Continuous(engine, Continuous.Options.model_validate({})), AtOnce(count, setting), backend)
         loop.run()
         run = loop.recorder.run({})
         return int(sum(run.requests.column("output_tokens").to_pylist()))
@@ -121,11 +125,12 @@ def continuous_batching(setting: Setting, most: int) -> Serve:
 
 
 def vllm(setting: Setting, most: int) -> Serve:
-    from vllm import LLM, SamplingParams
-
-    config = prospect(setting.model).source.config.parent
-    engine = LLM(str(config), load_format="dummy", dtype=setting.dtype, skip_tokenizer_init=True, enforce_eager=True)
-    rules = SamplingParams(temperature=0.0, max_tokens=setting.output, ignore_eos=True, detokenize=False)
+    """Eagerly, with weights drawn at random."""
+    package: Any = import_module("vllm")
+    folder = mkdtemp()
+    copyfile(prospect(setting.model).source.config, Path(folder, "config.json"))
+    engine = package.LLM(folder, load_format="dummy", dtype=setting.dtype, skip_tokenizer_init=True, enforce_eager=True)
+    rules = package.SamplingParams(temperature=0.0, max_tokens=setting.output, ignore_eos=True, detokenize=False)
 
     def serve(count: int) -> int:
         prompts = [{"prompt_token_ids": row} for row in _prompts(32_000, count, setting).tolist()]
@@ -134,7 +139,8 @@ def vllm(setting: Setting, most: int) -> Serve:
     return serve
 
 
-def _plain(setting: Setting) -> torch.nn.Module:
+def _plain(setting: Setting) -> Any:
+    """The model in transformers' hands alone."""
     config = AutoConfig.from_pretrained(prospect(setting.model).source.config)
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(config, dtype=DTYPES[setting.dtype]).eval()

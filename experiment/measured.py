@@ -4,7 +4,7 @@ import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from ..engine.backend import Backend
 from ..executor.attention.choose import choose
@@ -30,8 +30,8 @@ Outputs = Literal["forced", "sampled"]
 
 def outputs_of(name: str) -> Outputs:
     """Raises `UserError` for a name that is neither."""
-    if name == "forced" or name == "sampled":
-        return name
+    if name in get_args(Outputs):
+        return cast(Outputs, name)
     raise UserError(f"--outputs {name}: forced (as long as the workload says) or sampled (until the model ends them)")
 
 

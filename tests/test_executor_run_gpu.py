@@ -133,6 +133,22 @@ def test_a_cache_that_lies_is_named(tmp_path: Path) -> None:
     assert "by_len takes blocks for cached that were never computed" in run_gpu(tmp_path, text).out
 
 
+def test_the_bundled_ab_in_small(tmp_path: Path) -> None:
+    """On both arms, with a tiny model: the same decisions, and with as many prompt lengths as sequences one sequence a
+    pass in bucketed decode. How fast a tiny model is predicts nothing, so a refuted throughput is allowed."""
+    shared = ("-c", "ab_cpu", "--set", "workload.output=3", "--set", "sweep.workload.count=[1, 8]")
+    model = config_file("llama")
+    measured = arcsim("run-gpu", *shared, "-m", model, "--dtype", "float32", "-o", tmp_path / "measured")
+    simulated = arcsim("simulate", *shared, "--set", f"model={model}", "-o", tmp_path / "simulated", "--jobs", "1")
+    assert measured.code in (0, 1) and simulated.code in (0, 1), (measured, simulated)
+    runs = json.loads((tmp_path / "measured" / "experiment.json").read_text())["runs"]
+    assert len(runs) == 12
+    for place in runs:
+        assert compare(*(Run.load(tmp_path / arm / place) for arm in ("simulated", "measured"))).identical, place
+    [spread] = [place for place in runs if "spread" in place and place.endswith("count=8/bucketed")]
+    assert (Run.load(tmp_path / "measured" / spread).column("forward_width") == 1).all()
+
+
 # What goes wrong in the middle
 
 
