@@ -161,7 +161,7 @@ def test_wrapped_lines_only_where_asked(tmp_path: Path) -> None:
     text = "other\n" + "\n".join(line[place:place + 100] for place in range(0, len(line), 100)) + f"\n{line}\n"
     assert read(tmp_path, text).counts() == [(4, 5)]
     found = read(tmp_path, text, wrapped=True)
-    assert found.counts() == [(4, 5), (4, 5)] and found.column("time") == [0, 0]
+    assert found.counts() == [(4, 5), (4, 5)] and found.column("time") == pytest.approx([0, 0], abs=1)
 
 
 def test_logs_that_a_collector_keeps_as_json(tmp_path: Path) -> None:
