@@ -172,6 +172,7 @@ def import_(
     tz: Annotated[str, typer.Option(help="Time zone of its clock: UTC, +02:00, Europe/Berlin.")] = "UTC",
     rank: Annotated[int, typer.Option(min=0, help="Whose lines to take, where several engines wrote them.")] = 0,
     offset: Annotated[float, typer.Option(help="Seconds to add to every time.")] = 0.0,
+    wrapped: Annotated[bool, typer.Option("--wrapped", help="Join lines that were wrapped by a paste.")] = False,
     json: Json = False,
 ) -> None:
     """Read a real engine's log, or a load generator's results, into a run folder."""
@@ -181,7 +182,7 @@ def import_(
     from .traces.importers.options import ImportOptions
 
     folder = out if out is not None else Path("runs") / log.name.split(".")[0]
-    imported = import_file(log, folder, engine, ImportOptions(year, tz, rank, offset))
+    imported = import_file(log, folder, engine, ImportOptions(year, tz, rank, offset, wrapped))
     if json:
         print_json(report_of(imported, folder))
     else:

@@ -21,8 +21,9 @@ MORE = ("swapped", "deferred", "paused", "outside", "preemptions")
 
 def print_imported(imported: Imported, folder: Path) -> None:
     console = stdout()
-    lines = f", {imported.matched:,} of {imported.lines:,} lines matched" if imported.lines else ""
-    console.print(f"{imported.format}{lines}", soft_wrap=True)
+    lines, matched = imported.lines, imported.matched
+    told = f": {matched:,} of {lines:,} lines matched, {lines - matched:,} did not" if lines else ""
+    console.print(f"{imported.format}{told}", soft_wrap=True)
     parts = ((imported.samples, "samples"), (imported.steps, "steps"), (imported.requests, "requests"))
     console.print(", ".join(f"{count:,} {what}" for count, what in parts if count))
     for note in imported.notes:

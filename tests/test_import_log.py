@@ -1,5 +1,6 @@
 """Logs as they come: prefixes, colours, cut and glued lines, ranks, clocks without a year or a day."""
 
+import json
 import random
 import re
 from collections.abc import Iterator
@@ -155,6 +156,21 @@ def test_time_zone_and_offset(tmp_path: Path) -> None:
         read(tmp_path, vllm(1, 0) + "\n", zone="Mars")
 
 
+def test_wrapped_lines_only_where_asked(tmp_path: Path) -> None:
+    line = triton(4, 9)
+    text = "other\n" + "\n".join(line[place:place + 100] for place in range(0, len(line), 100)) + f"\n{line}\n"
+    assert read(tmp_path, text).counts() == [(4, 5)]
+    found = read(tmp_path, text, wrapped=True)
+    assert found.counts() == [(4, 5), (4, 5)] and found.column("time") == pytest.approx([0, 0], abs=1)
+
+
+def test_logs_that_a_collector_keeps_as_json(tmp_path: Path) -> None:
+    kept = {"time": "03-04 05:06:07", "message": vllm(3, 1).split("] ")[1]}
+    assert read(tmp_path, json.dumps(kept) + "\n").counts() == [(3, 1)]
+    docker = "".join(json.dumps({"log": decode(n, 1) + "\n", "stream": "stdout"}) + "\n" for n in (4, 5))
+    assert read(tmp_path, docker).counts() == [(4, 1), (5, 1)]
+
+
 def test_silence_is_not_zero(tmp_path: Path) -> None:
     found = read(tmp_path, mistralrs(3, 1) + "\n" + mistralrs(2, 0, "2026-01-02T03:05:05.678901Z") + "\n")
     assert found.column("time") == pytest.approx([0, 60]) and found.counts() == [(3, 1), (2, 0)]
@@ -261,7 +277,7 @@ def test_the_command(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("starting\n" + vllm(12, 3) + "\n" + vllm(11, 0, "03-04 05:06:17") + "\n")
     left = arcsim("import", log, "--out", tmp_path / "real", "--year", 2025, "--tz", "+01:00")
-    assert left.code == 0 and "vllm, 2 of 3 lines matched" in left.out and "2 samples" in left.out
+    assert left.code == 0 and "vllm: 2 of 3 lines matched, 1 did not" in left.out and "2 samples" in left.out
     told = arcsim("import", log, "--out", tmp_path / "real", "--json").json
     assert (told["matched"], told["unmatched"], told["samples"], told["format"]) == (2, 1, 2, "vllm")
     shown = arcsim("show", tmp_path / "real")
@@ -285,4 +301,4 @@ def test_a_run_without_samples_has_no_file_of_them(tmp_path: Path) -> None:
 
 
 def test_options_have_defaults() -> None:
-    assert ImportOptions() == ImportOptions(2026, "UTC", 0, 0.0)
+    assert ImportOptions() == ImportOptions(2026, "UTC", 0, 0.0, False)

@@ -19,6 +19,8 @@ from .source import lines_of
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
 ENOUGH = 50
 """Lines of one engine that settle whose log it is."""
+WRAPPED = 8
+"""Lines in a row that may be the beginning of one that was wrapped."""
 
 
 def clean(line: str) -> str:
@@ -91,14 +93,16 @@ class _Log:
         self._ranks: dict[int, int] = {}
         self._labelled = labelled_kinds(path, importer, options)
         self._member: str | None = None
+        self._broken: list[str] = []
         self._repeated = 0
         self._preemptions: int | None = None
         self._before: Record | None = None
 
     def read(self) -> None:
         """Raises ImportFault where nothing is of this engine, or nothing of the rank."""
+        read = self._joined if self._options.wrapped else self._reader.read
         for line in lines_of(self._path):
-            found = self._reader.read(clean(line))
+            found = read(clean(line))
             self._lines += 1
             if found is not None:
                 self._matched += 1
@@ -106,6 +110,17 @@ class _Log:
         self._take(self._reader.end(), True)
         self._sink.close()
         self._refuse_nothing()
+
+    def _joined(self, line: str) -> Sequence[Record] | None:
+        """Of the line alone, or of it behind the last few that told nothing; those then count as matched."""
+        found = self._reader.read(line)
+        for place in range(len(self._broken) if found is None else 0):
+            found = self._reader.read("".join((*self._broken[place:], line)))
+            if found is not None:
+                self._matched += len(self._broken) - place
+                break
+        self._broken = [] if found is not None else [*self._broken, line][-WRAPPED:]
+        return found
 
     def _take(self, records: Iterable[Record], whole: bool) -> None:
         for record in records:

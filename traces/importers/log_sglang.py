@@ -8,8 +8,8 @@ from .clock import Clock
 from .label import NO_LABEL, Label, label_before
 from .record import COUNT, NUMBER, Record, Stateless
 
-END = r"(?=[,\s\\]|$)"
-"""A backslash: lines that a collector keeps as JSON end in \\n."""
+END = r"(?=[,\s\\\"]|$)"
+"""A backslash or a quote: in lines that a collector keeps as JSON."""
 BATCH = re.compile(r"(Prefill|Decode) batch(?: \[\d{1,9}\])?[.,] ", re.ASCII)
 RETRACTED = re.compile(
     rf"(?:KV cache pool is full\. Retract requests\.|decode out of memory happened,) #retracted_reqs: ({COUNT}){END}",

@@ -8,7 +8,7 @@ from .record import COUNT, NUMBER, Record, Stateless, StepFacts, count, rate, sh
 
 CLOCK = re.compile(r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?", re.ASCII)
 GAUGES = re.compile(
-    r"(?:^|(?:(?<!\d):|[\])>|-]) ?)(?:Engine (?P<engine>\d{1,9}): )?"
+    r"(?:^|(?:(?<!\d):|[\])>|-]) ?|\"(?=Engine \d))(?:Engine (?P<engine>\d{1,9}): )?"
     rf"(?:Avg prompt throughput: (?P<prompt>{NUMBER}) tokens/s, Avg generation throughput: (?P<made>{NUMBER}) tokens/s"
     rf"|Throughput: (?P<all>{NUMBER}) tokens/s), "
     rf"(?:Max iteration time: {NUMBER} ms, )?(?:Avg time/tok: ?{NUMBER} ms, )?"
