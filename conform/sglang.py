@@ -23,6 +23,9 @@ EOS = 2
 LIVELOCK = 50
 """More iterations in a row than this that launch nothing, with requests waiting, end a recording."""
 
+OWN_LINES = ("Prefill batch", "Decode batch", "KV cache pool")
+"""How the lines of the engine's log begin that the policy has too. Others, such as that of an error, are not compared."""
+
 OWN_NAME = {
     "max_total_tokens", "page_size", "max_running_requests", "context_len", "overlap", "new_token_ratio",
 }
@@ -190,7 +193,7 @@ class _Run:
         """A member of the decode batch may tick on until it is filtered, so its output is read here."""
         sequence = request.sequence
         self._outputs[sequence.id] = sequence.generated
-        matched = token == EOS and not sequence.ignore_eos
+        matched = token == EOS and not sequence.ignore_eos and sequence.generated <= sequence.max_tokens
         why = "FINISH_ABORT" if request.refused else "FINISH_MATCHED_TOKEN" if matched else "FINISH_LENGTH"
         self._finish[sequence.id] = why
 
@@ -217,7 +220,7 @@ class _Run:
 
     def ended(self, logs: list[str]) -> dict[str, Any]:
         """The run as a whole. Of the log, only lines of kinds that the policy has are compared."""
-        others = [line for line in logs if not line.startswith(("Prefill", "Decode", "KV cache"))]
+        others = [line for line in logs if not line.startswith(OWN_LINES)]
         meta = {"config": {"engine": {"block_size": self._page_size}}, "events": self._recorder.events}
         steps = len(self._recorder.steps)
         found = lines(self._recorder.run(meta), graph="cpu graph")

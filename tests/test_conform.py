@@ -19,6 +19,7 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 FOLDERS = sorted(path for path in GOLDEN.iterdir() if path.is_dir())
 FILES = trace_files(FOLDERS)
 KNOWN = load_known(GOLDEN / "known.yaml") if (GOLDEN / "known.yaml").exists() else {}
+PACKED = gzip.compress(b'{"engine": "vllm", "config": {}, "steps": []}', mtime=0)
 RICH = GOLDEN / "vllm" / "g01_aborts.json.gz"
 """Has aborts, hits and several requests."""
 
