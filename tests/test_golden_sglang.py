@@ -33,8 +33,9 @@ the radix tree and the orders
 - lpm beyond 128 waiting: 2 (s21); without the comparison within the queue: 4 (s22)
 - with overlap the last token is not kept: 48
 
-Not seen by these traces, but by test_sglang and partly by those of `sglang_more`: the place of a candidate in the look-ahead of ignore_eos, an order of lpm
-that does not last, and look-ups of requests that prefill_max_requests keeps out.
+Not seen by these traces, but by test_sglang and partly by those of `sglang_more`: the place of a candidate in the
+look-ahead of ignore_eos, an order of lpm that does not last, and look-ups of requests that prefill_max_requests keeps
+out.
 """
 
 import gzip

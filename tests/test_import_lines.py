@@ -54,6 +54,17 @@ def test_every_public_sample(shared: Path, tmp_path: Path) -> None:
         assert whole.report.format == NAMES[sample["engine"]] and whole.report.matched == 1, sample["line"]
 
 
+def test_the_public_samples_of_an_engine_as_one_log(shared: Path, tmp_path: Path) -> None:
+    """With and without ranks, from many builds and years: nothing is left out."""
+    samples = [json.loads(line) for line in (shared / "loglines" / "loglines.jsonl").read_text().splitlines()]
+    for engine, name in NAMES.items():
+        mine = [sample for sample in samples if sample["engine"] == engine]
+        found = read(tmp_path, "\n".join(sample["line"] for sample in mine))
+        told = [(each["running"], each["waiting"]) for each in mine if each["kind"] != "event"]
+        assert found.report.format == name and found.report.matched == found.report.samples == len(mine)
+        assert name == "llamacpp" or found.counts() == told
+
+
 def test_no_engine_takes_the_lines_of_another(shared: Path) -> None:
     """LMDeploy of 2025 prints what vLLM does, but for the end: vLLM's reader takes that, and auto prefers LMDeploy."""
     for text in (shared / "loglines" / "loglines.jsonl").read_text().splitlines():

@@ -136,7 +136,7 @@ class _Log:
 
     def _is_of_rank(self, record: Record) -> bool:
         """Where lines of a kind say whose they are, one that does not has lost it: it may be anyone's."""
-        if record.rank is None and record.kind in self._labelled:
+        if record.rank is None and record.running is not None and record.kind in self._labelled:
             self._beheaded += 1
             return False
         if record.rank is not None:

@@ -46,7 +46,7 @@ def _record(match: re.Match[str], line: str) -> Record | None:
     outside = told.get("outside")
     return Record(
         "interval", stamps[-1] if stamps else None, int(told["running"]), int(told["waiting"]),
-        rank=label.numbers.get("DP"),
+        rank=label.numbers.get("DP", 0 if stamps else None),
         outside=int(outside) if outside else None, prompt_throughput=rate(told["prompt"]),
         generation_throughput=rate(told["made"]), kv_usage=share(told["usage"]), hit_rate=share(told.get("hits")),
     )

@@ -17,6 +17,7 @@ RETRACTED = re.compile(
 )
 ITEM = r"#?[A-Za-z][\w ()/-]{0,40}: (?:[\w.+-]{1,30}%?|\*)" + END
 ITEMS = re.compile(rf"{ITEM}(?:, {ITEM})*", re.ASCII)
+MORE = re.compile(rf"#queue-req: {COUNT}, [#A-Za-z]", re.ASCII)
 WHOLE = re.compile(COUNT, re.ASCII)
 DECIMAL = re.compile(NUMBER + "%?", re.ASCII)
 USAGES = ("token usage", "full token usage")
@@ -42,7 +43,8 @@ class SglangReader(Stateless):
     def _batches(self, line: str) -> Sequence[Record] | None:
         found = [_batch(match, line) for match in BATCH.finditer(line)]
         records = [record for record in found if record and not (record.unsure and record.kind in self._go_on)]
-        self._go_on.update(record.kind for record in records if not record.unsure)
+        if MORE.search(line):
+            self._go_on.update(record.kind for record in records if not record.unsure)
         return records or None
 
 
@@ -82,7 +84,8 @@ def _retracted(match: re.Match[str], line: str) -> Record:
 
 
 def _rank(label: Label) -> int | None:
-    return label.numbers.get("DP", label.numbers.get("TP"))
+    """A whole bracket without a rank is that of an engine that has one only."""
+    return label.numbers.get("DP", label.numbers.get("TP", None if label.stamp is None else 0))
 
 
 def _member(label: Label) -> str:

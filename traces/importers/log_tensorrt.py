@@ -60,7 +60,7 @@ def _cpp(match: re.Match[str], line: str) -> Iterator[Record]:
         "kv_used": _count(told, "Used KV cache blocks"), "kv_total": _count(told, "Max KV cache blocks"),
     })
     yield Record(
-        "iteration", _cpp_clock(told, line[: match.start()]), scheduled, max(active - scheduled, 0),
+        "iteration", _cpp_clock(told, line[: match.start()]), scheduled, max(active - scheduled, 0), rank=0,
         paused=_count(told, "Paused Requests"), step=StepFacts(None, counts),
         kv_usage=_ratio(counts.get("kv_used"), counts.get("kv_total")),
     )
@@ -135,7 +135,7 @@ def _executor(line: str) -> Iterator[Record]:
         ms, stamp = told.get("iterLatencyMS"), str(told.get("timestamp", ""))
         dated = re.fullmatch(r"\d\d-\d\d-\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?", stamp, re.ASCII)
         yield Record(
-            "iteration", stamp if dated else None, running, waiting, paused=_count(batch, "numPausedRequests"),
+            "iteration", stamp if dated else None, running, waiting, rank=0, paused=_count(batch, "numPausedRequests"),
             kv_usage=_ratio(counts.get("kv_used"), counts.get("kv_total")),
             step=StepFacts(ms / 1e3 if isinstance(ms, int | float) and 0 <= ms < 1e9 else None, counts),
         )

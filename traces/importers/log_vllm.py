@@ -29,6 +29,9 @@ PREEMPTED = re.compile(
     r"is preempted by PreemptionMode\.\w+ .*total_num_cumulative_preemption=(?P<all>\d{1,9})(?=\s|$)", re.ASCII,
 )
 RANK = re.compile(r"\(EngineCore_DP(\d{1,9})\b", re.ASCII)
+ALONE = "0"
+"""The engine of lines that name none, though their beginning is whole: it is the only one."""
+HEADER = re.compile(r"(?:\.py:\d+\]|- [A-Z]+ -)$", re.ASCII)
 
 
 class VllmReader(Stateless):
@@ -54,23 +57,25 @@ def _clock(line: str, place: int) -> str | None:
 
 
 def _gauges(match: re.Match[str], line: str) -> Record:
-    engine, prompt, made, alone, running, swapped, old, waiting, deferred, preempted, usage, hits = match.groups()
+    engine, prompt, made, total, running, swapped, old, waiting, deferred, preempted, usage, hits = match.groups()
+    alone = old or HEADER.search(line, 0, match.start() + 1)
     return Record(
-        "interval", _clock(line, match.start() + 1), int(running), int(waiting),
-        rank=0 if old else count(engine), swapped=count(swapped), deferred=count(deferred),
-        prompt_throughput=rate(prompt), generation_throughput=rate(made or alone), kv_usage=share(usage),
-        hit_rate=share(hits), preempted=count(preempted),
+        "interval", _clock(line, match.start() + 1), int(running), int(waiting), swapped=count(swapped),
+        deferred=count(deferred), rank=count(engine or (ALONE if alone else None)), prompt_throughput=rate(prompt),
+        generation_throughput=rate(made or total), kv_usage=share(usage), hit_rate=share(hits),
+        preempted=count(preempted),
     )
 
 
 def _iteration(match: re.Match[str], line: str) -> Record:
     prefills, decodes, prompt = int(match["prefills"]), int(match["decodes"]), int(match["prompt"])
-    found = RANK.findall(line, 0, match.start())
+    stamp = _clock(line, match.start())
+    found = RANK.findall(line, 0, match.start()) or ([ALONE] if stamp else [None])
     counts = {
         "running": prefills + decodes, "forward_width": prefills + decodes, "prefill_seqs": prefills,
         "decode_seqs": decodes, "prefill_tokens": prompt, "padded_tokens": prompt, "decode_tokens": int(match["made"]),
     }
     return Record(
-        "iteration", _clock(line, match.start()), prefills + decodes, rank=count(found[-1]) if found else None,
+        "iteration", stamp, prefills + decodes, rank=count(found[-1]),
         kv_usage=share(match["usage"]), step=StepFacts(float(match["ms"]) / 1e3, counts),
     )
