@@ -144,7 +144,8 @@ def test_the_bundled_ab_in_small(tmp_path: Path) -> None:
     runs = json.loads((tmp_path / "measured" / "experiment.json").read_text())["runs"]
     assert len(runs) == 12
     for place in runs:
-        assert compare(*(Run.load(tmp_path / arm / place) for arm in ("simulated", "measured"))).identical, place
+        simulation, measurement = (Run.load(tmp_path / arm / place) for arm in ("simulated", "measured"))
+        assert compare(simulation, measurement).identical, place
     [spread] = [place for place in runs if "spread" in place and place.endswith("count=8/bucketed")]
     assert (Run.load(tmp_path / "measured" / spread).column("forward_width") == 1).all()
 
