@@ -24,7 +24,7 @@ LIVELOCK = 50
 """More iterations in a row than this that launch nothing, with requests waiting, end a recording."""
 
 OWN_LINES = ("Prefill batch", "Decode batch", "KV cache pool")
-"""How the lines of the engine's log begin that the policy has too. Others, such as that of an error, are not compared."""
+"""How the lines of the engine's log begin that the policy has too. Others (an error's) are not compared."""
 
 OWN_NAME = {
     "max_total_tokens", "page_size", "max_running_requests", "context_len", "overlap", "new_token_ratio",
