@@ -43,7 +43,7 @@ BENCHES = (
     Bench("vLLM 0.27.1", "`vllm`", ("asynchronous", "synchronous"), {8: 10_800, 64: 1_680, 256: 404}, vllm),
     Bench("SGLang 0.5.18", "`sglang`", ("overlap", "normal"), {8: 8_770, 64: 3_080, 256: 960}, sglang),
 )
-"""vLLM: schedule() and update_from_output(). SGLang: an iteration of the normal loop but its forward, page size 1."""
+"""vLLM: schedule() and update_from_output(). SGLang: a turn of the normal loop without its forward, pages of 1."""
 
 
 def main() -> None:

@@ -33,9 +33,15 @@ the radix tree and the orders
 - lpm beyond 128 waiting: 2 (s21); without the comparison within the queue: 4 (s22)
 - with overlap the last token is not kept: 48
 
-Not seen by these traces, but by test_sglang and partly by those of `sglang_more`: the place of a candidate in the
-look-ahead of ignore_eos, an order of lpm that does not last, and look-ups of requests that prefill_max_requests keeps
-out.
+and of the 30 traces of `sglang_more`
+- the look-ahead of ignore_eos puts the longest one last: 1 (r26, and none of the 116); it forgets those before:
+  4; every request has the share 1: 2; the budget of all outputs is not looked at: 3
+- a batch that asked for no output decodes: 2 (m01, r02); victims queue up in reverse: 1 (r03); among ties the first of
+  the batch goes: 7; room is made for exactly what is needed with pages, by a prefill: 7, by a decode step: 7
+- in the replay: the engine's error line is taken for the policy's: 1 (r03); EOS beyond max_new_tokens counts as EOS: 2
+
+Not seen by either, but by test_sglang: an order of lpm that does not last, and look-ups of requests that
+prefill_max_requests keeps out.
 """
 
 import gzip
