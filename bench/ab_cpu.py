@@ -88,8 +88,8 @@ def introduction(ran: dict[str, Any], clock: str) -> str:
         f"`python bench/ab_cpu.py{'' if clock == 'cpu' else ' --clock ' + clock}`: {ran['model']} ({ran['dtype']}, "
         f"random weights) on one thread of {ran['device_name']}, torch {ran['torch']}, attention {ran['attention']}; "
         f"{counted}; load average {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores. `steps`: whether the step "
-        f"tables of the two arms agree in every scheduling column. `speedup`: over `{BASE}` in the same cell. The latency "
-        "table is that of `arcsim calibrate`, which saw steps of its own and not this experiment."
+        f"tables of the two arms agree in every scheduling column. `speedup`: over `{BASE}` in the same cell. The "
+        "latency table is that of `arcsim calibrate`, which saw steps of its own and not this experiment."
     )
 
 
