@@ -3,7 +3,8 @@
     ARCSIM_DATA=... python bench/fidelity_cpu.py            calibrate, measure, simulate, bench/results/fidelity_cpu.md
 
 Every run is an `arcsim` command, printed before it starts. Each workload is measured twice: what the machine differs
-from itself by stands beside what the simulation differs from it by.
+from itself by stands beside what the simulation differs from it by. On a machine whose speed changes from minute to
+minute, `--interleave` runs the calibration's steps between those of the one measured run (see interleaved.py).
 """
 
 import argparse
@@ -55,6 +56,13 @@ QUANTITIES: dict[str, Callable[[Run], float]] = {
 }
 
 
+CALIBRATED = {
+    False: "`arcsim calibrate`, run just before",
+    True: "the designed steps of `arcsim calibrate`, run between the steps of the measured run and off its clock, so "
+          "that both met the same busy machine",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`limit`: requests of each workload. `model`: as `arcsim run-gpu` takes it. `clock`: wall or cpu."""
@@ -66,6 +74,8 @@ class Settings:
     clock: str
     latency: Path | None
     measured: bool
+    interleave: bool
+    rates: tuple[float, ...] = RATES
 
 
 def arcsim(*arguments: object) -> None:
@@ -88,11 +98,14 @@ def on_cpu(settings: Settings) -> tuple[object, ...]:
     return "--device", "cpu", "--threads", 1, "--clock", settings.clock
 
 
+def sets_of(settings: Settings, rate: float) -> list[str]:
+    return [f"workload.path={settings.trace}", f"workload.limit={settings.limit}",
+            f"workload.arrivals={{poisson: {rate}}}"]
+
+
 def runs(settings: Settings, rate: float, latency: Path) -> dict[str, Run]:
     """Two measured runs and a simulated one of the workload at that rate."""
-    sets = [f"workload.path={settings.trace}", f"workload.limit={settings.limit}",
-            f"workload.arrivals={{poisson: {rate}}}"]
-    common = ["-c", CONFIG, "--quiet", *(word for each in sets for word in ("--set", each))]
+    common = ["-c", CONFIG, "--quiet", *(word for each in sets_of(settings, rate) for word in ("--set", each))]
     place = {arm: settings.folder / f"{arm}_{rate:g}" for arm in ("measured", "again", "simulated")}
     for arm in ("measured", "again"):
         if settings.measured or not place[arm].exists():
@@ -101,16 +114,33 @@ def runs(settings: Settings, rate: float, latency: Path) -> dict[str, Run]:
     return {arm: Run.load(folder) for arm, folder in place.items()}
 
 
+def interleaved(settings: Settings, rate: float) -> tuple[dict[str, Run], Path]:
+    """As `runs`, with one measured run, and the latency file of the designed steps that ran in between."""
+    from interleaved import Limits, interleaved_run  # type: ignore[import-not-found]  # beside this file; needs torch
+
+    sets = sets_of(settings, rate)
+    folder = settings.folder / f"interleaved_{rate:g}"
+    latency = folder / "latency.yaml"
+    if settings.measured or not latency.exists():
+        interleaved_run(CONFIG, [*sets, f"model={settings.model}"], folder, clock=settings.clock,
+                        limits=Limits(16, 256, 640), every=2 if rate < 4 else 1)
+    words = [word for each in sets for word in ("--set", each)]
+    arcsim("simulate", "-c", CONFIG, "--quiet", *words, "--set", f"latency={latency}", "-o", folder / "simulated")
+    return {arm: Run.load(folder / arm) for arm in ("measured", "simulated")}, latency
+
+
 def lines(rate: float, found: dict[str, Run], latency: Path) -> Iterator[str]:
     """The table of one workload."""
-    measured, again, simulated = (found[arm] for arm in ("measured", "again", "simulated"))
+    measured, simulated, again = found["measured"], found["simulated"], found.get("again")
+    itself = "" if again is None else " the machine against itself |"
     yield f"## {rate:g} requests per second, {busy(measured):.0%} busy"
     yield ""
-    yield "| | measured | simulated | error | the machine against itself |"
-    yield "|---|---|---|---|---|"
+    yield f"| | measured | simulated | error |{itself}"
+    yield "|---|---|---|---|" + ("" if again is None else "---|")
     for name, value in QUANTITIES.items():
-        a, b, c = value(measured), value(simulated), value(again)
-        yield f"| {name} | {a:.4g} | {b:.4g} | {relative(b, a)} | {relative(c, a)} |"
+        a, b = value(measured), value(simulated)
+        other = "" if again is None else f" {relative(value(again), a)} |"
+        yield f"| {name} | {a:.4g} | {b:.4g} | {relative(b, a)} |{other}"
     yield ""
     yield step_line(measured, latency)
     yield ""
@@ -133,10 +163,13 @@ def step_line(measured: Run, latency: Path) -> str:
 
 
 def report(settings: Settings) -> Iterator[str]:
-    latency = calibrated(settings)
+    latency = Path() if settings.interleave else calibrated(settings)
     tables: list[str] = []
-    for rate in RATES:
-        found = runs(settings, rate, latency)
+    for rate in settings.rates:
+        if settings.interleave:
+            found, latency = interleaved(settings, rate)
+        else:
+            found = runs(settings, rate, latency)
         tables += lines(rate, found, latency)
     yield "# Simulation beside measurement on a CPU"
     yield ""
@@ -147,13 +180,14 @@ def report(settings: Settings) -> Iterator[str]:
 
 def introduction(settings: Settings, ran: dict[str, Any]) -> str:
     clock = "" if settings.clock == "cpu" else f" --clock {settings.clock}"
+    clock += " --interleave" if settings.interleave else ""
     counted = "CPU seconds of the thread" if settings.clock == "cpu" else "wall time"
     return (
         f"`python bench/fidelity_cpu.py{clock}`: {ran['model']} ({ran['dtype']}, random weights) on one thread of "
         f"{ran['device_name']}, torch {ran['torch']}, attention {ran['attention']}; {counted}; load average "
         f"{os.getloadavg()[1]:.1f} on {os.cpu_count()} cores. {settings.limit} requests with lengths of the Azure "
         "conversation trace, an eighth of each, Poisson arrivals; policy `vllm`, synchronous, 16 sequences, 256 tokens "
-        "a step. The latency table is that of `arcsim calibrate`, run just before, which saw none of these workloads."
+        f"a step. The latency table is that of {CALIBRATED[settings.interleave]}, which saw none of these workloads."
     )
 
 
@@ -168,9 +202,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--clock", choices=("cpu", "wall"), default="cpu")
     parser.add_argument("--latency", type=Path, help="a latency file instead of calibrating")
     parser.add_argument("--keep", action="store_true", help="do not measure again what the folder holds")
+    parser.add_argument("--interleave", action="store_true", help="calibrate between the steps of the measured run")
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="requests per second")
     given = parser.parse_args(arguments)
     settings = Settings(given.folder, given.trace.resolve(), given.model, given.limit, given.clock, given.latency,
-                        not given.keep)
+                        not given.keep, given.interleave, tuple(given.rates))
     text = "\n".join(report(settings)).rstrip() + "\n"
     print(text)
     given.out.parent.mkdir(parents=True, exist_ok=True)
