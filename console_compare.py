@@ -117,7 +117,7 @@ def _metric(metric: MetricDifference) -> Row:
 
 
 def _change(relative: float) -> str:
-    return f"{signed(100 * relative)} %" if math.isfinite(relative) else DASH
+    return f"{signed(round(100 * relative, 2) + 0.0)} %" if math.isfinite(relative) else DASH
 
 
 def _latencies(comparison: Comparison) -> Grid:

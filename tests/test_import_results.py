@@ -185,4 +185,4 @@ def test_runs_of_results_can_be_shown_and_compared(tmp_path: Path) -> None:
     loaded(tmp_path, bench())
     assert arcsim("show", tmp_path / "run").code == 0
     left = arcsim("compare", tmp_path / "run", tmp_path / "run")
-    assert left.code == 0 and "ttft p50 ms" in left.out
+    assert left.code == 0 and "TTFT" in left.out and "p50" in left.out
