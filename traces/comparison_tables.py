@@ -85,7 +85,7 @@ def _pair(metric: MetricDifference) -> tuple[str, str]:
 
 
 def _relative(value: float) -> str:
-    return f"{signed(100 * value)} %" if isfinite(value) else DASH
+    return f"{signed(round(100 * value, 2) + 0.0)} %" if isfinite(value) else DASH
 
 
 def _gauges(gauges: Sequence[GaugeDifference]) -> str:
