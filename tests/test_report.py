@@ -140,6 +140,17 @@ def test_a_sweep_offers_its_cells(tmp_path: Path) -> None:
     assert page.texts["h3"] == ["count=1", "count=8", "count=32"]
     assert [cell["label"] for cell in page.data["cells"]] == ["count=1", "count=8", "count=32"]
     assert [value for name, value in page.attributes if name == "data-choose"] == ["0", "0", "1", "1", "2", "2"]
+    assert page.data["first"] == 0
+
+
+def test_the_cell_whose_variants_differ_most_is_shown_first(tmp_path: Path) -> None:
+    """By the ratio of their makespans. (Mutation tried: the least one.)"""
+    pairs = {"same": (4, 4), "apart": (4, 9), "less": (8, 9)}
+    cells: dict[str, dict[str, Run | RunView]] = {
+        label: {"a": run(a), "b": run(b)} for label, (a, b) in pairs.items()
+    }
+    write_sweep_report(tmp_path / "r.html", "sweep", cells)
+    assert Page(tmp_path / "r.html").data["first"] == 1
 
 
 def test_a_long_run_is_thinned_without_losing_its_peaks() -> None:

@@ -1,8 +1,8 @@
 // The page: which cell is shown, which runs are hidden, and the drawing of all of it.
-const cells = JSON.parse(document.getElementById("data").textContent).cells;
+const { cells, first } = JSON.parse(document.getElementById("data").textContent);
 const hidden = new Set();
 const picker = document.getElementById("cell");
-let chosen = 0;
+let chosen = first;
 
 function drawLegend(runs) {
   for (const legend of document.querySelectorAll(".legend")) {
@@ -46,5 +46,5 @@ if (cells.length) {
   document.getElementById("log").addEventListener("change", draw);
   offerMeasures(draw);
   offerThemes(draw);
-  choose(0);
+  choose(first);
 }

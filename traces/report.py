@@ -70,9 +70,16 @@ def page(title: str, cells: Mapping[str, Mapping[str, RunView]], badge: str, fin
 
     return Template(_asset("report.html")).substitute(
         title=escape(title), badge=badge, findings=findings, overview=overview_table(cells),
-        numbers=numbers, data=_json({"cells": list(_drawn(cells))}),
+        numbers=numbers, data=_json({"cells": list(_drawn(cells)), "first": most_apart(cells)}),
         style=_asset("report.css"), script="\n".join(map(_asset, SCRIPTS)), plotly=get_plotlyjs(),
     )
+
+
+def most_apart(cells: Mapping[str, Mapping[str, RunView]]) -> int:
+    """The place of the cell whose variants' makespans differ most by ratio, which a page shows first."""
+    spans = [[view.summary.makespan for view in views.values()] for views in cells.values()]
+    ratios = [max(each) / min(each) if each and min(each) > 0 else 1.0 for each in spans]
+    return max(range(len(ratios)), key=ratios.__getitem__, default=0)
 
 
 def _drawn(cells: Mapping[str, Mapping[str, RunView]]) -> Iterator[dict[str, Any]]:
