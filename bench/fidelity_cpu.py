@@ -181,11 +181,12 @@ def report(settings: Settings) -> Iterator[str]:
 def introduction(settings: Settings, ran: dict[str, Any]) -> str:
     clock = "" if settings.clock == "cpu" else f" --clock {settings.clock}"
     clock += " --interleave" if settings.interleave else ""
+    load = f"; load average {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores"
     counted = "CPU seconds of the thread" if settings.clock == "cpu" else "wall time"
     return (
         f"`python bench/fidelity_cpu.py{clock}`: {ran['model']} ({ran['dtype']}, random weights) on one thread of "
-        f"{ran['device_name']}, torch {ran['torch']}, attention {ran['attention']}; {counted}; load average "
-        f"{os.getloadavg()[1]:.1f} on {os.cpu_count()} cores. {settings.limit} requests with lengths of the Azure "
+        f"{ran['device_name']}, torch {ran['torch']}, attention {ran['attention']}; {counted}"
+        f"{load if settings.measured else ''}. {settings.limit} requests with lengths of the Azure "
         "conversation trace, an eighth of each, Poisson arrivals; policy `vllm`, synchronous, 16 sequences, 256 tokens "
         f"a step. The latency table is that of {CALIBRATED[settings.interleave]}, which saw none of these workloads."
     )
