@@ -3,20 +3,19 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..engine.backend import StepResult
-from ..engine.errors import BackendFailed
 from ..policies.base import Forward, Ledger, Sequence, Step
 from .attention.base import Needs
 from .attention.choose import choose
 from .cache import Pass, check_block_size
 from .clock import Clock, Stopwatch, stopwatch, ticker
 from .facts import machine_facts
+from .failure import failure
 from .in_flight import Place, Sampled, places
 from .inputs import InputBuilder, Inputs
 from .memory import require
@@ -34,11 +33,18 @@ class _Pending:
     """A step that was launched: who gets which token, the host's seconds for its inputs, and those of the launch.
     `alone`: no other step was in flight at any time of it."""
 
+    step: Step
     sampled: Sampled
     watch: Stopwatch
     building: float
     launching: float
     alone: bool
+
+    def tokens(self) -> dict[Sequence, list[int]]:
+        return {
+            sequence: [token] for sequences, tokens in self.sampled
+            for sequence, token in zip(sequences, tokens.tolist(), strict=True)
+        }
 
 
 class MeasuredBackend:
@@ -95,7 +101,8 @@ class MeasuredBackend:
         self._warm_up = {"passes": passes, "seconds": self._now() - start}
 
     def launch(self, step: Step) -> None:
-        """Start a step. Raises `BackendFailed` where memory runs out, `PolicyError` for a row that has no address."""
+        """Start a step. Raises `BackendFailed` where memory runs out or the device fails, `PolicyError` for a row that
+        has no address."""
         start, watch = self._now(), stopwatch(self.model.device, self._now)
         flying = places([pending.sampled for pending in self._pending])
         building, sampled = 0.0, []
@@ -107,12 +114,16 @@ class MeasuredBackend:
                 sampled.append((inputs.sampling, self.runner.run(inputs)))
                 watch.stop()
         except (MemoryError, RuntimeError) as error:
-            if not starved(error):
-                raise
-            raise _out_of_memory(error, step) from error
+            self._fail(error, step)
         for pending in self._pending:
             pending.alone = False
-        self._pending.append(_Pending(sampled, watch, building, self._now() - start, not self._pending))
+        self._pending.append(_Pending(step, sampled, watch, building, self._now() - start, not self._pending))
+
+    def _fail(self, error: Exception, step: Step) -> NoReturn:
+        failed = failure(error, step)
+        if failed is None:
+            raise error
+        raise failed from error
 
     def _inputs(self, forward: Forward, flying: Mapping[Sequence, Place]) -> tuple[Inputs, float]:
         start = self._now()
@@ -122,15 +133,16 @@ class MeasuredBackend:
         """Wait for the step launched first of those not yet collected.
 
         By itself it took the time from its launch on. With another in flight its host seconds are those for its inputs
-        and for reading its tokens, and what it waited for the other does not count.
+        and for reading its tokens, and what it waited for the other does not count. Raises `BackendFailed` where the
+        device has failed.
         """
         start, pending = self._now(), self._pending.popleft()
-        device = pending.watch.seconds()
-        reading = self._now()
-        sampled = {
-            sequence: [token] for sequences, tokens in pending.sampled
-            for sequence, token in zip(sequences, tokens.tolist(), strict=True)
-        }
+        try:
+            device = pending.watch.seconds()
+            reading = self._now()
+            sampled = pending.tokens()
+        except RuntimeError as error:
+            self._fail(error, pending.step)
         now = self._now()
         host = pending.building + now - reading
         if pending.alone:
@@ -164,18 +176,4 @@ def _needs(model: PagedModel, block_size: int) -> Needs:
         any(layer.spec.window is not None for layer in model.layers),
         any(layer.spec.softcap is not None for layer in model.layers),
         capability_of(model.device),
-    )
-
-
-def starved(error: Exception) -> bool:
-    """Memory ran out, on either kind of device."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
-
-
-def _out_of_memory(error: Exception, step: Step) -> BackendFailed:
-    totals = step.totals
-    return BackendFailed(
-        f"out of memory in a step of {totals.prefill_tokens} prefill and {totals.decode_seqs} decode tokens: lower "
-        "engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs "
-        f"({str(error).strip().splitlines()[0]})"
     )

@@ -4,8 +4,9 @@ from typing import Any
 
 import torch
 
-from .backend import MeasuredBackend, starved
+from .backend import MeasuredBackend
 from .errors import ExecutorError
+from .failure import starved
 from .model import PagedModel
 
 

@@ -9,7 +9,7 @@ pytest.importorskip("transformers", reason="the executor needs transformers: pip
 
 from arcsim.engine.loop import Loop
 from arcsim.executor import backend as backend_module
-from arcsim.executor.backend import MeasuredBackend
+from arcsim.executor.backend import MeasuredBackend, _Pending
 from arcsim.executor.errors import ExecutorError
 from arcsim.policies.base import EngineConfig
 from arcsim.workloads.arrival import Arrival
@@ -111,6 +111,25 @@ def test_out_of_memory_in_the_middle_keeps_the_trace(error: Exception) -> None:
     run = loop.recorder.run({})
     assert len(run.steps) == 3
     assert "unfinished" in run.requests.column("status").to_pylist()
+
+
+def test_a_device_that_fails_is_told_when_its_tokens_are_read() -> None:
+    """Its errors come late: not when a step is launched. The trace so far is kept."""
+    backend, read = Recording(tiny("qwen2"), blocks=60, block_size=4), _Pending.tokens
+    with pytest.MonkeyPatch.context() as patch:
+        steps = iter(range(9))
+
+        def broken(pending: _Pending) -> Any:
+            if next(steps) == 3:
+                raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nmore")
+            return read(pending)
+
+        patch.setattr(_Pending, "tokens", broken)
+        loop = Loop(policy("continuous", ENGINE), AtOnce(mixed_requests()), backend)
+        loop.run()
+    assert loop.outcome == "failed" and len(loop.recorder.run({}).steps) == 3
+    assert loop.report.startswith("the device failed in or before a step of ")
+    assert loop.report.endswith("CUDA error: an illegal memory access was encountered")
 
 
 def test_another_error_of_the_model_is_not_hidden() -> None:
