@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arcsim.traces.align import find_offset, match, slide
+from arcsim.traces.align import HELD, find_offset, match, slide
 from arcsim.traces.arrow import table
 from arcsim.traces.compare import compare
 from arcsim.traces.curve import Curve
@@ -86,6 +86,16 @@ def test_the_same_arrivals_tell_the_offset() -> None:
     assert (find_offset(a, b).seconds, find_offset(a, b).found) == (-40.0, "arrivals")
     late = run_from_rows((), [*moved[:2], {**moved[2], "arrival": 47.1}])
     assert find_offset(a, late).found == "correlation"
+    unknown = run_from_rows((), [*moved[:2], {**moved[2], "arrival": float("nan")}])
+    assert (find_offset(a, unknown).seconds, find_offset(a, unknown).found) == (0.0, "correlation")
+
+
+def test_a_long_log_is_held_against_a_run_by_some_of_its_points() -> None:
+    """As well as by all of them."""
+    curve = Curve.of(busy(count=60_000), "running")
+    times = np.arange(curve.start, curve.end, 0.4)
+    points = times - 3.0, curve.at(times)
+    assert len(times) > 3 * HELD and match(curve, points, 2.6) == pytest.approx(3.0, abs=0.05)
 
 
 def test_nothing_to_slide_is_no_error() -> None:
