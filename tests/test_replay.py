@@ -165,12 +165,18 @@ def test_a_broken_record_is_refused_with_its_place(tmp_path: Path) -> None:
     late["config"]["async_scheduling"] = True
     strange = content()
     strange["steps"][5]["scheduled"] = {"nobody-1": [1, 5]}
+    sizeless, timeless, dateless = content(), content(), content()
+    sizeless["config"]["block_size"] = 0
+    timeless["steps"][6]["t_start"] = "now"
+    dateless["requests"][2]["arrival"] = "then"
     for record, said in (
         (left_out("device"), "no line in it is of a known log"), (left_out("steps"), "steps: a list of at least one"),
         (without("scheduled", "steps"), r"steps\[3\] has no scheduled"),
         (without("block_size", "config"), "config has no block_size"),
         (without("added", "requests"), r"requests\[3\] has no added"), (late, "steps that overlap"),
-        (strange, r"steps\[5\]: not a step of a vLLM record: KeyError 'nobody'"),
+        (strange, r"steps\[5\]: not as in a vLLM record: KeyError 'nobody'"),
+        (sizeless, "config has no block_size .a number from 1 up"), (timeless, r"steps\[6\]: .*ValueError .*'now'"),
+        (dateless, "requests: not as in a vLLM record: ValueError .*'then'"),
     ):
         path = tmp_path / "record.json"
         path.write_text(json.dumps(record))
@@ -178,6 +184,7 @@ def test_a_broken_record_is_refused_with_its_place(tmp_path: Path) -> None:
             import_file(path, tmp_path / "run")
         assert not (tmp_path / "run").exists()
     cut = tmp_path / "cut.json"
-    cut.write_text(json.dumps(content())[:-100])
-    with pytest.raises(ImportFault, match="cut.json: not JSON"):
-        import_file(cut, tmp_path / "run")
+    for text in (json.dumps(content())[:-100], '{"engine": "vllm", "device": ' + "[" * 100_000):
+        cut.write_text(text)
+        with pytest.raises(ImportFault, match="cut.json: not JSON"):
+            import_file(cut, tmp_path / "run")
