@@ -171,6 +171,13 @@ def test_logs_that_a_collector_keeps_as_json(tmp_path: Path) -> None:
     assert read(tmp_path, docker).counts() == [(4, 1), (5, 1)]
 
 
+def test_a_launcher_may_say_first_whose_line_it_is(tmp_path: Path) -> None:
+    """As `mpirun --tag-output` does, in what is JSON as well."""
+    told = ('{"timestamp":"05-06-2026 07:08:09.1","iterLatencyMS":5.0,"numActiveRequests":3,"numQueuedRequests":1,'
+            '"inflightBatchingStats":{"numScheduledRequests":2,"numContextRequests":1,"numGenRequests":1}}')
+    assert read(tmp_path, f"[1,0]<stdout>:{told}\n").counts() == read(tmp_path, f"[{told}]\n").counts() == [(2, 1)]
+
+
 def test_silence_is_not_zero(tmp_path: Path) -> None:
     found = read(tmp_path, mistralrs(3, 1) + "\n" + mistralrs(2, 0, "2026-01-02T03:05:05.678901Z") + "\n")
     assert found.column("time") == pytest.approx([0, 60]) and found.counts() == [(3, 1), (2, 0)]
@@ -196,8 +203,11 @@ def test_a_broken_gzip_file_leaves_nothing(tmp_path: Path) -> None:
     read(tmp_path, (vllm(1, 1) + "\n") * 50_000, name="log.gz")
     data = (tmp_path / "log.gz").read_bytes()
     (tmp_path / "cut.gz").write_bytes(data[: len(data) // 2])
-    with pytest.raises(ImportFault, match="gzip file ends early"):
-        import_file(tmp_path / "cut.gz", tmp_path / "other")
+    (tmp_path / "bent.gz").write_bytes(data[:-8] + bytes(8))
+    (tmp_path / "torn.gz").write_bytes(data[:20] + bytes(40) + data[60:])
+    for name, said in (("cut.gz", "ends early"), ("bent.gz", "is broken: CRC"), ("torn.gz", "is broken: Error -3")):
+        with pytest.raises(ImportFault, match=f"{name}: the gzip file {said}"):
+            import_file(tmp_path / name, tmp_path / "other", "vllm")
     assert not (tmp_path / "other").exists()
 
 

@@ -1,7 +1,9 @@
 """The file that is imported, as text: plain or gzipped."""
 
 import gzip
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -23,13 +25,24 @@ class Head:
     text: str
 
 
-def open_text(path: Path) -> IO[str]:
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
     """UTF-8, whatever is not becoming a mark; CRLF and lone CR (progress bars) end a line, as LF does.
 
-    Raises ImportFault for a folder; OSError passes through, that of a broken gzip file while it is read.
+    Raises ImportFault for a folder, and while it is read for a file that cannot be unpacked; OSError passes through.
     """
     if path.is_dir():
         raise ImportFault(f"{path} is a folder: give the file in it")
+    with _opened(path) as file:
+        try:
+            yield file
+        except EOFError as error:
+            raise ImportFault(f"{path}: the gzip file ends early: is it whole?") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise ImportFault(f"{path}: the gzip file is broken: {error}") from error
+
+
+def _opened(path: Path) -> IO[str]:
     with path.open("rb") as file:
         zipped = file.read(2) == GZIP
     if zipped:
@@ -40,10 +53,7 @@ def open_text(path: Path) -> IO[str]:
 def read_head(path: Path) -> Head:
     """Raises ImportFault for an empty file and for one that cannot be unpacked."""
     with open_text(path) as file:
-        try:
-            text = file.read(HEAD)
-        except EOFError as error:
-            raise _cut(path) from error
+        text = file.read(HEAD)
     if not text.strip():
         raise ImportFault(f"{path} is empty")
     return Head(path, text)
@@ -52,21 +62,11 @@ def read_head(path: Path) -> Head:
 def lines_of(path: Path) -> Iterator[str]:
     """The lines with their ends, read as they are asked for: memory does not grow with the file."""
     with open_text(path) as file:
-        try:
-            while line := file.readline(LONGEST):
-                yield line
-        except EOFError as error:
-            raise _cut(path) from error
+        while line := file.readline(LONGEST):
+            yield line
 
 
 def whole_text(path: Path) -> str:
     """Raises ImportFault where the file cannot be unpacked."""
     with open_text(path) as file:
-        try:
-            return file.read()
-        except EOFError as error:
-            raise _cut(path) from error
-
-
-def _cut(path: Path) -> ImportFault:
-    return ImportFault(f"{path}: the gzip file ends early: is it whole?")
+        return file.read()
