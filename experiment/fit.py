@@ -22,7 +22,6 @@ from .fit_table import Total, read_totals
 from .run_folders import run_folders
 from .simulate import simulate
 
-
 UNTOLD = {"decode_tokens": "decode_seqs", "padded_tokens": "prefill_tokens"}
 """What stands for a column that an engine's log does not tell: a token for each row, and no padding."""
 

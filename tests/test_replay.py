@@ -117,12 +117,17 @@ def test_a_run_that_cannot_be_replayed_says_why() -> None:
         "kind": "synthetic", "count": 9, "prompt": 200, "output": 5, "prefix": {"tokens": 160},
         "arrivals": {"poisson": 4.0},
     })
+    made = {"kind": "synthetic", "count": 30, "prompt": {"uniform": [10, 300]}, "output": 9,
+            "arrivals": {"poisson": 50.0}}
+    urgent = simulated(policy="continuous", workload=made | {"priority": [1, 0]})
+    turned_away = simulated(policy="continuous", workload=made, engine={"block_size": 16, "num_blocks": 18})
     empty = run_from_rows([], [{"prompt_tokens": 3}])
     blind = run_from_rows([{"t_end": 1.0, "forward_width": 1}], [{"prompt_tokens": 3}])
     nameless = run_from_rows([{"t_end": 1.0, "forward_width": 1, "arrived": 1}], [{"prompt_tokens": 3}])
     for run, said in (
         (shared, "here: its prompts share prefixes"), (empty, "no steps or no requests"),
         (blind, "do not say which requests had arrived"), (nameless, "no config.engine and config.policy.name"),
+        (urgent, "here: its requests have several priorities"), (turned_away, r"here: \d requests were rejected"),
     ):
         with pytest.raises(UserError, match=said):
             replay(run, "here")
