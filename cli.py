@@ -316,12 +316,14 @@ def calibrate(
     from .console import print_json
     from .console_calibrate import print_calibration, warn, watched
     from .experiment.fit import known_kind
+    from .experiment.target import check_file
     from .experiment.torch_needed import torch_needed
 
     with torch_needed("calibrate"):
         from .experiment.calibrate import Calibrator, Limits
         from .experiment.measured import Choices, clock_of
     wanted = known_kind(kind, "--latency")
+    check_file(out)
     choices = Choices(device, attention, dtype, "forced", cuda_graphs, threads, seed, clock_of(clock))
     with watched(quiet=json) as told:
         found = Calibrator(model, choices, Limits(rows, tokens, context), block_size, repeats).run(told)
