@@ -205,7 +205,7 @@ def export(
     exported = export_file(source, format, out, sets, input_format)
     if json:
         told = {"file": str(out), "requests": exported.count, "notes": list(exported.notes)}
-        print_json(told | {"replay": exported.use.replace("FILE", str(out))})
+        print_json(told | {"replay": exported.command(out)})
     else:
         print_exported(exported, out)
 
