@@ -181,7 +181,7 @@ def import_(
     from .traces.importers.catalog import import_file
     from .traces.importers.options import ImportOptions
 
-    folder = out if out is not None else Path("runs") / log.name.split(".")[0]
+    folder = out if out is not None else Path("runs") / Path(log.name.removesuffix(".gz")).stem
     imported = import_file(log, folder, engine, ImportOptions(year, tz, rank, offset, wrapped))
     if json:
         print_json(report_of(imported, folder))

@@ -1,5 +1,6 @@
 """Logs as they come: prefixes, colours, cut and glued lines, ranks, clocks without a year or a day."""
 
+import gzip
 import json
 import random
 import re
@@ -299,6 +300,15 @@ def test_the_command(tmp_path: Path) -> None:
     nothing.write_text("nothing\n")
     assert "no line in it is of a known log" in refused(arcsim("import", nothing, "--out", tmp_path / "none"))
     assert not (tmp_path / "none").exists()
+
+
+def test_logs_of_several_days_go_into_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, zipped in (("server.2026-03-04.log", False), ("server.2026-03-05.log.gz", True)):
+        data = (vllm(1, 1) + "\n").encode()
+        Path(name).write_bytes(gzip.compress(data) if zipped else data)
+        assert arcsim("import", name).code == 0
+    assert {path.name for path in Path("runs").iterdir()} == {"server.2026-03-04", "server.2026-03-05"}
 
 
 def test_a_run_without_samples_has_no_file_of_them(tmp_path: Path) -> None:
