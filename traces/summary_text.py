@@ -54,6 +54,11 @@ def signed(value: float) -> str:
     return number(value) if value < 0 else f"+{number(value)}"
 
 
+def change(relative: float) -> str:
+    """A relative difference in percent, to a hundredth."""
+    return f"{signed(round(100 * relative, 2) + 0.0)} %" if math.isfinite(relative) else DASH
+
+
 def with_unit(value: float, unit: str) -> str:
     return f"{number(value)} {unit}" if math.isfinite(value) else DASH
 
