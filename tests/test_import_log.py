@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -210,6 +211,14 @@ def test_a_broken_gzip_file_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(ImportFault, match=f"{name}: the gzip file {said}"):
             import_file(tmp_path / name, tmp_path / "other", "vllm")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ImportFault, match="pipe is a pipe or a device, .* read more than once: give a file"):
+        import_file(tmp_path / "pipe", tmp_path / "run")
+    with pytest.raises(FileNotFoundError):
+        import_file(tmp_path / "none", tmp_path / "run")
 
 
 def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import IO, cast
 
 from .errors import ImportFault
@@ -29,10 +30,10 @@ class Head:
 def open_text(path: Path) -> Iterator[IO[str]]:
     """UTF-8, whatever is not becoming a mark; CRLF and lone CR (progress bars) end a line, as LF does.
 
-    Raises ImportFault for a folder, and while it is read for a file that cannot be unpacked; OSError passes through.
+    Raises ImportFault for what is no file, and while it is read for one that cannot be unpacked; OSError passes
+    through.
     """
-    if path.is_dir():
-        raise ImportFault(f"{path} is a folder: give the file in it")
+    _refuse_other(path)
     with _opened(path) as file:
         try:
             yield file
@@ -40,6 +41,15 @@ def open_text(path: Path) -> Iterator[IO[str]]:
             raise ImportFault(f"{path}: the gzip file ends early: is it whole?") from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise ImportFault(f"{path}: the gzip file is broken: {error}") from error
+
+
+def _refuse_other(path: Path) -> None:
+    """A pipe would be empty when it is read again, and wait for ever."""
+    kind = path.stat().st_mode
+    if S_ISDIR(kind):
+        raise ImportFault(f"{path} is a folder: give the file in it")
+    if not S_ISREG(kind):
+        raise ImportFault(f"{path} is a pipe or a device, and what is imported is read more than once: give a file")
 
 
 def _opened(path: Path) -> IO[str]:
