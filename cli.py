@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .cli_compare import compare, replay
+from .cli_fit import calibrate, fit
+from .cli_options import Json
 from .cli_timeline import timeline
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ Configs = Annotated[str, typer.Option("--config", "-c", help="An experiment file
 Sets = Annotated[
     list[str], typer.Option("--set", help="Override a key: engine.max_num_seqs=64, policy=./mine.py:Mine. Repeatable.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict, and why if it is not CONFIRMED.")]
 
 
@@ -93,8 +94,8 @@ def run_gpu(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment on a real model with a paged KV cache, on a GPU or a CPU: every step is measured. Needs
-    arcsim[executor]."""
+    r"""Run an experiment on a real model with a paged KV cache, on a GPU or a CPU: every step is measured. Needs
+    arcsim\[executor]."""
     from .experiment.document import load
     from .experiment.plan import plan
     from .experiment.torch_needed import torch_needed
@@ -181,7 +182,7 @@ def import_(
     from .traces.importers.catalog import import_file
     from .traces.importers.options import ImportOptions
 
-    folder = out if out is not None else Path("runs") / log.name.split(".")[0]
+    folder = out if out is not None else Path("runs") / Path(log.name.removesuffix(".gz")).stem
     imported = import_file(log, folder, engine, ImportOptions(year, tz, rank, offset, wrapped))
     if json:
         print_json(report_of(imported, folder))
@@ -205,7 +206,7 @@ def export(
     exported = export_file(source, format, out, sets, input_format)
     if json:
         told = {"file": str(out), "requests": exported.count, "notes": list(exported.notes)}
-        print_json(told | {"replay": exported.use.replace("FILE", str(out))})
+        print_json(told | {"replay": exported.command(out)})
     else:
         print_exported(exported, out)
 
@@ -271,66 +272,6 @@ def models(json: Json = False) -> None:
 
 
 @app.command()
-def fit(
-    sources: Annotated[list[Path], typer.Argument(help="Run folders, or one YAML that describes a table of totals.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
-    model: Annotated[str, typer.Option(help="affine: a few straight lines. table: the cost at knots (runs only).")] = (
-        "affine"
-    ),
-    json: Json = False,
-) -> None:
-    """Fit a latency model to measured steps (runs), or the affine one to measured totals (a table)."""
-    from .console import print_json
-    from .console_fit import print_fit
-    from .experiment.fit import fit_sources
-
-    fitted = fit_sources(sources, model)
-    fitted.save(out)
-    if json:
-        print_json(fitted.as_dict() | {"file": str(out)})
-    else:
-        print_fit(fitted, out)
-
-
-@app.command()
-def calibrate(
-    model: Annotated[str, typer.Option("--model", "-m", help="As for run-gpu: a preset, a directory, a hub id.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The latency file to write.")],
-    kind: Annotated[str, typer.Option("--latency", help="Which model the file holds: table or affine.")] = "table",
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: CUDA where there is one.")] = "auto",
-    attention: Annotated[str, typer.Option(help="As for run-gpu.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16, or auto: that of the model.")] = "auto",
-    block_size: Annotated[int, typer.Option(min=1, help="Tokens in a KV block.")] = 16,
-    rows: Annotated[int, typer.Option(help="Most sequences in a step.")] = 32,
-    tokens: Annotated[int, typer.Option(help="Most prefill tokens in a step.")] = 512,
-    context: Annotated[int, typer.Option(help="Longest sequence.")] = 1024,
-    repeats: Annotated[int, typer.Option(min=2, help="How often each step is measured.")] = 5,
-    cuda_graphs: Annotated[bool, typer.Option(help="Replay decode steps from CUDA graphs.")] = True,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (left out: torch's own number).")] = None,
-    clock: Annotated[str, typer.Option(help="wall, or cpu: the thread's own seconds, on a busy machine.")] = "wall",
-    seed: Annotated[int, typer.Option(min=0, help="Of random weights, and of the order of the steps.")] = 0,
-    json: Json = False,
-) -> None:
-    """Measure designed steps of a model on this machine and fit the latency model that `simulate` takes. Needs
-    arcsim[executor]."""
-    from .console import print_json
-    from .console_calibrate import print_calibration, warn, watched
-    from .experiment.fit import known_kind
-    from .experiment.torch_needed import torch_needed
-
-    with torch_needed("calibrate"):
-        from .experiment.calibrate import Calibrator, Limits
-        from .experiment.measured import Choices, clock_of
-    wanted = known_kind(kind, "--latency")
-    choices = Choices(device, attention, dtype, "forced", cuda_graphs, threads, seed, clock_of(clock))
-    with watched(quiet=json) as told:
-        found = Calibrator(model, choices, Limits(rows, tokens, context), block_size, repeats).run(told)
-    found.save(wanted, out)
-    warn(found.spread)
-    print_json(found.as_dict() | {"file": str(out)}) if json else print_calibration(found, wanted, out)
-
-
-@app.command()
 def conform(
     traces: Annotated[list[Path], typer.Argument(help="Golden traces (.json, .json.gz), or folders of them.")],
     known_differences: Annotated[
@@ -351,6 +292,8 @@ def conform(
     raise typer.Exit(exit_code(checked))
 
 
+app.command()(fit)
+app.command()(calibrate)
 app.command()(compare)
 app.command()(replay)
 app.command()(timeline)

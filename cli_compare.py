@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+from .cli_options import Json
 
 
 def compare(

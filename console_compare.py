@@ -13,8 +13,9 @@ from .console_grid import Grid, Group, Row, print_grid
 from .sim.cross_validation import RegionError
 from .traces.align import Offset
 from .traces.compare import Comparison, MetricDifference
+from .traces.comparison_tables import FOUND, KINDS
 from .traces.decisions import DECISIONS, Split
-from .traces.summary_text import DASH, number, percent, signed
+from .traces.summary_text import change, number, percent, signed
 
 SHOWN = (
     "steps", "makespan", "busy", "throughput", "running.mean", "forward_width.mean", "waiting.mean", "preemptions",
@@ -24,7 +25,6 @@ SHOWN = (
 LATENCIES = ("ttft", "tpot", "e2e")
 PARTS = ("mean", "p50", "p90", "p99")
 UNITS = {"makespan": "s", "throughput": "tok/s"}
-KINDS = {"all": "all steps", "decode": "decode rows only", "prefill": "any prefill"}
 ENDED = "ended"
 
 
@@ -77,12 +77,8 @@ def _print_decisions(console: Console, comparison: Comparison) -> None:
 
 def _offset(offset: Offset) -> str:
     """How it was moved."""
-    found = {
-        "given": "as given", "arrivals": "by the arrivals of the same requests", "clock": "both start with the run",
-        "correlation": "by cross-correlation of the running gauges; --offset overrides it",
-    }[offset.found]
     known = "" if math.isnan(offset.correlation) else f"; the gauges then correlate with {offset.correlation:.3f}"
-    return f"{offset.seconds:+.3f} s ({found}){known}"
+    return f"{offset.seconds:+.3f} s ({FOUND[offset.found]}){known}"
 
 
 def _print_split(console: Console, split: Split) -> None:
@@ -113,11 +109,7 @@ def _metrics(comparison: Comparison) -> Grid:
 def _metric(metric: MetricDifference) -> Row:
     kind, _, part = metric.name.partition(".")
     label = " ".join(filter(None, (kind, part, UNITS.get(kind, ""))))
-    return label, (number(metric.a), number(metric.b), _change(metric.relative))
-
-
-def _change(relative: float) -> str:
-    return f"{signed(round(100 * relative, 2) + 0.0)} %" if math.isfinite(relative) else DASH
+    return label, (number(metric.a), number(metric.b), change(metric.relative))
 
 
 def _latencies(comparison: Comparison) -> Grid:
@@ -130,7 +122,7 @@ def _latencies(comparison: Comparison) -> Grid:
         rows: list[Row] = [
             ("a", [number(1e3 * metric.a) for metric in metrics]),
             ("b", [number(1e3 * metric.b) for metric in metrics]),
-            ("b against a", [_change(metric.relative) for metric in metrics]),
+            ("b against a", [change(metric.relative) for metric in metrics]),
         ]
         groups.append(Group(f"{name.upper()} ms", rows))
     return Grid("latencies", PARTS, groups)
@@ -139,7 +131,7 @@ def _latencies(comparison: Comparison) -> Grid:
 def _costs(comparison: Comparison) -> Grid:
     rows: list[Row] = [
         (KINDS[cost.name], (f"{cost.steps[0]:,}", f"{cost.steps[1]:,}", number(1e3 * cost.a), number(1e3 * cost.b),
-                            _change(cost.relative), percent(cost.covered)))
+                            change(cost.relative), percent(cost.covered)))
         for cost in comparison.costs if math.isfinite(cost.relative)
     ]
     names = ("steps of a", "steps of b", "ms in a", "ms in b", "b against a", "of a's time")

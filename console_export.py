@@ -31,7 +31,7 @@ def print_exported(exported: Export, out: Path) -> None:
     console.print(f"{exported.count:,} requests written to {escape(str(out))}", soft_wrap=True)
     for note in exported.notes:
         print_hanging(console, "note: ", note, "dim")
-    print_hanging(console, "replay: ", exported.use.replace("FILE", str(out)), "bold")
+    print_hanging(console, "replay: ", exported.command(out), "bold")
 
 
 def _workload_of(source: str, sets: Sequence[str], input_format: str) -> Workload:

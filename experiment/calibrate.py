@@ -17,13 +17,14 @@ from ..executor.prospect import Prospect, prospect
 from ..executor.ready import ready, use_threads
 from ..sim.fit_file import region_rows
 from ..sim.fitters import KINDS, Kind, fit_kind
-from .calibration_design import Limits as Limits, Point, design
+from .calibration_design import Limits, Point, design
 from .calibration_steps import Sample, Spread, rounds, spread_of, step_of, table_of
 from .fit import Fitted
 from .measured import Choices
 
 Told = Callable[[int, int], None]
 """Called with the steps that were measured, and how many there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -62,8 +63,9 @@ class Calibrator:
 
     def run(self, told: Told = lambda done, total: None) -> Calibration:
         """Raises `UserError` or `ExecutorError` before a model is loaded where that is possible, else `FitError`."""
-        points = self._points()
-        backend = self._backend(max(point.blocks(self.block_size) for point in points))
+        found = prospect(self.model, device=self.choices.device, dtype=self.choices.dtype)
+        points = self._points(found)
+        backend = self._backend(found, max(point.blocks(self.block_size) for point in points))
         steps = [step_of(point, self.block_size) for point in points]
         order = rounds(len(points), self.repeats + 1, self.choices.seed)
         samples = []
@@ -75,21 +77,16 @@ class Calibrator:
             told(done + 1, len(order))
         return self._fitted(points, samples, backend.facts())
 
-    def _points(self) -> list[Point]:
+    def _points(self, found: Prospect) -> list[Point]:
         """What can be told before a model is loaded is found here."""
         use_threads(self.choices.threads)
         check_block_size(self.block_size)
-        found = self._prospect()
         ticker(self.choices.clock, found.device)
         choose(self.choices.attention, found.needs(self.block_size))
         context = min(self.limits.context, found.max_model_len or self.limits.context)
         return design(Limits(self.limits.rows, self.limits.tokens, context))
 
-    def _prospect(self) -> Prospect:
-        return prospect(self.model, device=self.choices.device, dtype=self.choices.dtype)
-
-    def _backend(self, blocks: int) -> MeasuredBackend:
-        found = self._prospect()
+    def _backend(self, found: Prospect, blocks: int) -> MeasuredBackend:
         found.require(blocks * self.block_size)
         return ready(
             load(found, seed=self.choices.seed), blocks=blocks, block_size=self.block_size,

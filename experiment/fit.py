@@ -14,12 +14,16 @@ from ..sim.fit_file import region_rows, write_fit
 from ..sim.fitters import KINDS, Kind, fit_kind
 from ..sim.measured import COLUMNS
 from ..sim.table_fit import TableFit
+from ..traces.known import known_columns
 from ..traces.quantities import own_starts, scalar
 from ..traces.run import Run
 from .errors import UserError, suggestion
 from .fit_table import Total, read_totals
 from .run_folders import run_folders
 from .simulate import simulate
+
+UNTOLD = {"decode_tokens": "decode_seqs", "padded_tokens": "prefill_tokens"}
+"""What stands for a column that an engine's log does not tell: a token for each row, and no padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,10 @@ def known_kind(name: str, option: str = "--model") -> Kind:
 def step_columns(run: Run) -> dict[str, Any]:
     """What a fit of single steps reads of a run. A step that was scheduled while the one before it ran took what it
     took after that."""
-    columns: dict[str, Any] = {name: run.column(name) for name in (*COLUMNS, "attended_tokens", "host_seconds")}
+    names, known = (*COLUMNS, "attended_tokens", "host_seconds"), {*known_columns(run)}
+    columns: dict[str, Any] = {
+        name: run.column(name if name in known else UNTOLD.get(name, name)) for name in names
+    }
     return columns | {"forwards": np.maximum(run.forwards(), 1), "t_start": own_starts(run)}
 
 

@@ -16,11 +16,11 @@ from ..executor.memory import gib
 from ..executor.model import PagedModel, load
 from ..executor.pool import auto_blocks
 from ..executor.prospect import Prospect, prospect
-from ..executor.ready import ready, use_threads
+from ..executor.ready import memory_named, ready, use_threads
 from ..traces.run import Run
 from .errors import UserError
 from .jobs import Done, Job, Key
-from .measured_parts import MeasuredParts, check_measured, measured_parts, model_of
+from .measured_parts import PLENTY, MeasuredParts, check_measured, measured_parts, model_of
 from .plan import Config
 from .serve import Progress, policy_stays, serve
 from .unready import Unready
@@ -104,17 +104,27 @@ class MeasuredArm:
 
     def _run(self, job: Job, progress: Progress, late: bool) -> Run:
         with policy_stays(job.config):
-            loaded = self._load(job.config)
-            parts = measured_parts(job.config, loaded.prospect, loaded.auto_blocks)
-            backend = self._backend(loaded.model, parts, late)
+            parts, model = self._parts(job.config, late)
+            backend = model if isinstance(model, Unready) else self._backend(model, parts, late)
             facts = backend.facts() if isinstance(backend, MeasuredBackend) else {}
             arm = {"arm": "measured", "measured": facts}
             run = serve(
                 parts, backend, arm, audit=self.audit, progress=progress, origin=job.origin,
                 outputs=self.choices.outputs,
             )
-        run.meta["notes"][:0] = _notes(loaded.model, facts)
+        run.meta["notes"][:0] = [] if isinstance(model, Unready) else _notes(model, facts)
         return run
+
+    def _parts(self, config: Config, late: bool) -> tuple[MeasuredParts, PagedModel | Unready]:
+        """And the model; of a `late` one that cannot be loaded, or leaves no room for a pool, why."""
+        try:
+            with memory_named("while the model is loaded", "take a smaller model or a narrower dtype"):
+                loaded = self._load(config)
+                return measured_parts(config, loaded.prospect, loaded.auto_blocks), loaded.model
+        except ExecutorError as error:
+            if not late:
+                raise
+            return measured_parts(config, self._prospects[_key(config)], lambda *_: PLENTY), Unready(str(error))
 
     def _load(self, config: Config) -> "_Loaded":
         key = _key(config)

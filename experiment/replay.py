@@ -1,7 +1,7 @@
 """A run's requests decided again by its policy at the run's own step times: what is left are the decisions."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,26 +23,45 @@ def replay(run: Run, where: str = "the run") -> Run:
     """The run as its policy decides it when every step begins and ends at the run's times and every request is there
     before the step before which it was there in the run. Nothing of the run's own decisions is used.
 
-    For runs of simulation, of the executor or of an engine's record, whose requests share no prefix: a run does not
-    hold its prompts. The longest output that a client allowed is taken for the output's length. Raises `UserError`
-    where the run is not of that kind, `PolicyError`.
+    For runs of simulation, of the executor or of an engine's record, whose requests share no prefix and have one
+    priority: a run holds neither. The longest output that a client allowed is taken for the output's length. Raises
+    `UserError` where the run is not of that kind, `PolicyError`.
     """
     _check(run, where)
     return _Replay(run, _policy(run.meta.get("config"), where)).run()
 
 
 def _check(run: Run, where: str) -> None:
+    why_not = next(_obstacles(run), None)
+    if why_not is not None:
+        raise UserError(f"{where}: {why_not}")
+
+
+def _obstacles(run: Run) -> Iterator[str]:
+    """What a run would have to hold beside what it does."""
+    statuses = run.requests.column("status").to_pylist()
     shared = int(run.request_column("cached_tokens").sum())
-    aborted = run.requests.column("status").to_pylist().count("aborted")
+    aborted, rejected = statuses.count("aborted"), statuses.count("rejected")
     if not run.steps.num_rows or not run.requests.num_rows:
-        raise UserError(f"{where}: no steps or no requests in it: only a run that has both can be replayed")
+        yield "no steps or no requests in it: only a run that has both can be replayed"
     if int(run.column("arrived").sum()) == 0:
-        raise UserError(f"{where}: its steps do not say which requests had arrived: only whole records are replayed")
+        yield "its steps do not say which requests had arrived: only whole records are replayed"
     if shared:
-        raise UserError(f"{where}: its prompts share prefixes ({shared:,} tokens came from the cache), and a run does "
-                        "not hold them: simulate it from its workload instead")
+        yield (f"its prompts share prefixes ({shared:,} tokens came from the cache), and a run does not hold them: "
+               "simulate it from its workload instead")
     if aborted:
-        raise UserError(f"{where}: {aborted} requests were aborted, and a run does not hold when: it is not replayed")
+        yield f"{aborted} requests were aborted, and a run does not hold when: it is not replayed"
+    if rejected:
+        yield f"{rejected} requests were rejected, and a run does not hold how much they asked for: it is not replayed"
+    if _has_priorities(run.meta.get("config")):
+        yield ("its requests have several priorities, and a run does not hold whose is which: simulate it from its "
+               "workload instead")
+
+
+def _has_priorities(config: Any) -> bool:
+    workload = config.get("workload") if isinstance(config, Mapping) else None
+    found = workload.get("priority") if isinstance(workload, Mapping) else None
+    return isinstance(found, Iterable) and len(set(found)) > 1
 
 
 def _policy(config: Any, where: str) -> Policy:

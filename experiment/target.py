@@ -1,4 +1,4 @@
-"""The folder that the results of an experiment are written to."""
+"""Where results are written to, looked at before there are any."""
 
 import json
 import os
@@ -23,7 +23,14 @@ def check_target(folder: Path) -> None:
     if folder.exists():
         _refuse_in_use(folder)
         _refuse_foreign(folder)
-    _try_to_write(folder)
+    _try_to_write(folder, ELSEWHERE)
+
+
+def check_file(path: Path) -> None:
+    """Before anything is measured: the file can be written. Raises `UserError`."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file with --out")
+    _try_to_write(path, "name another file with --out")
 
 
 def is_taken(folder: Path) -> bool:
@@ -63,11 +70,11 @@ def _is_ours(path: Path, folder: Path, places: list[Path]) -> bool:
     return top or (inside.parent in places and path.name in OWN_FILES)
 
 
-def _try_to_write(folder: Path) -> None:
+def _try_to_write(path: Path, elsewhere: str) -> None:
     """Permission bits say little (root, read-only mounts): make a folder where the result will be, and remove it."""
-    above = next(parent for parent in folder.resolve().parents if parent.exists())
+    above = next(parent for parent in path.resolve().parents if parent.exists())
     try:
-        os.rmdir(mkdtemp(prefix=f".{folder.name}.", dir=above))
+        os.rmdir(mkdtemp(prefix=f".{path.name}.", dir=above))
     except OSError as error:
         reason = f"{above} is a file" if above.is_file() else f"{error.strerror} in {above}"
-        raise UserError(f"cannot write {folder}: {reason}; {ELSEWHERE}") from error
+        raise UserError(f"cannot write {path}: {reason}; {elsewhere}") from error

@@ -6,17 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arcsim.traces.align import find_offset, match, slide
+from arcsim.traces.align import HELD, find_offset, match, slide
 from arcsim.traces.arrow import table
 from arcsim.traces.compare import compare
 from arcsim.traces.curve import Curve
 from arcsim.traces.importers.catalog import import_file
-from arcsim.traces.known import KEY
+from arcsim.traces.known import KEY, untold
+from arcsim.traces.metrics import summarise
 from arcsim.traces.rows import run_from_rows
 from arcsim.traces.run import Run
 from arcsim.traces.schema import SAMPLE_COLUMNS
+from arcsim.traces.summary_text import DASH, summary_rows
 
 from .command import arcsim
+from .importing import iteration, read
 
 
 def busy(seed: int = 0, count: int = 400, start: float = 0.0, cost: float = 1.0, **meta: Any) -> Run:
@@ -86,6 +89,16 @@ def test_the_same_arrivals_tell_the_offset() -> None:
     assert (find_offset(a, b).seconds, find_offset(a, b).found) == (-40.0, "arrivals")
     late = run_from_rows((), [*moved[:2], {**moved[2], "arrival": 47.1}])
     assert find_offset(a, late).found == "correlation"
+    unknown = run_from_rows((), [*moved[:2], {**moved[2], "arrival": float("nan")}])
+    assert (find_offset(a, unknown).seconds, find_offset(a, unknown).found) == (0.0, "correlation")
+
+
+def test_a_long_log_is_held_against_a_run_by_some_of_its_points() -> None:
+    """As well as by all of them."""
+    curve = Curve.of(busy(count=60_000), "running")
+    times = np.arange(curve.start, curve.end, 0.4)
+    points = times - 3.0, curve.at(times)
+    assert len(times) > 3 * HELD and match(curve, points, 2.6) == pytest.approx(3.0, abs=0.05)
 
 
 def test_nothing_to_slide_is_no_error() -> None:
@@ -108,6 +121,23 @@ def test_only_what_a_log_tells_is_compared() -> None:
     assert changed.split.before_and_after[0][0] is not None
     assert set(changed.split.before_and_after[0][0]) == {"step", "forward_width", "decode_seqs"}
     assert "with the same arrivals" not in changed.why[0]
+
+
+def test_what_a_log_does_not_tell_is_not_told_as_none(tmp_path: Path) -> None:
+    """An iteration log says nothing of what waits, of preemptions or of a cache, in tables, pages and sentences."""
+    run = run_from_rows([
+        {"t_start": step / 10, "t_end": step / 10 + 0.05, "running": 3, "forward_width": 3, "decode_seqs": 3,
+         "waiting": 5, "preempted": step % 2, "cached_tokens": 7, "sampled_tokens": 3} for step in range(20)
+    ], [{"id": "r0", "status": "finished"}])
+    log = read(tmp_path, "\n".join(iteration(step, 0, 2, 50.0) for step in range(20))).run
+    found = compare(run, log)
+    assert [gauge.name for gauge in found.gauges] == ["running", "forward_width"]
+    told = " ".join(found.reasons)
+    assert "Sequences in a forward" in told and "reemption" not in told and "cache" not in told
+    assert {metric.name for metric in found.metrics if np.isnan(metric.b)} >= {"waiting.mean", "request_rate"}
+    rows = dict(summary_rows(summarise(log), untold(log)))
+    assert {rows[name] for name in ("preemptions", "throughput, generated", "requests finished", "KV peak")} == {DASH}
+    assert rows["steps"] == "20" and DASH not in dict(summary_rows(summarise(run), untold(run)))["preemptions"]
 
 
 def test_the_command_says_how_the_clock_was_moved(tmp_path: Path) -> None:

@@ -12,6 +12,12 @@ from arcsim.traces.run import Run
 from .command import POLICY, SMALL, TWO, arcsim, refused, written
 
 
+@pytest.mark.parametrize("command", ["run-gpu", "calibrate"])
+def test_the_help_says_what_to_install(command: str) -> None:
+    """A bracket is markup there."""
+    assert "arcsim[executor]" in arcsim(command, "--help").out
+
+
 def test_without_a_command_there_is_help() -> None:
     left = arcsim()
     for command in ("simulate", "compare", "show", "policies", "workloads", "configs", "models", "fit", "conform"):

@@ -100,6 +100,15 @@ def test_what_cannot_be_calibrated_is_told_before_anything_is_written(
     assert said in refused(calibrate(tmp_path, *more)) and not list(tmp_path.iterdir())
 
 
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("arcsim.experiment.calibrate.load", lambda *_, **__: pytest.fail("it was loaded"))
+    written(tmp_path, "mine", "file")
+    for out, said in ((tmp_path, "is a folder: name a file"), (tmp_path / "file" / "x", "file is a file; name")):
+        assert said in refused(calibrate(tmp_path, "--out", out))
+
+
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     assert "'smollm' is neither a known model" in refused(calibrate(tmp_path, model="smollm"))
 

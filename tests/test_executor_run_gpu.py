@@ -217,6 +217,17 @@ def test_a_later_run_that_finds_no_memory_fails_alone(tmp_path: Path, monkeypatc
     assert outcomes == ["completed", "failed", "completed", "completed"]
 
 
+def test_a_later_model_that_cannot_be_loaded_fails_alone(tmp_path: Path) -> None:
+    """Its config can be read, its weights cannot: what was measured before it is kept."""
+    written(tmp_path / "broken", config_file("llama").read_text(), "config.json")
+    written(tmp_path / "broken", "junk", "model.safetensors")
+    sweep = f"sweep: {{model: [{config_file('llama')}, ./broken]}}\n"
+    left = arcsim("run-gpu", "-c", written(tmp_path, ONE + sweep), "-o", tmp_path / "measured", "--dtype", "float32")
+    assert left.code == 2 and "broken: the weights cannot be loaded: SafetensorError" in left.err
+    outcomes = {json.loads(path.read_text())["outcome"] for path in (tmp_path / "measured").rglob("run.json")}
+    assert outcomes == {"completed", "failed"}
+
+
 # What is refused before anything is loaded
 
 

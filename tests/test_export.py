@@ -152,6 +152,8 @@ def test_the_command(tmp_path: Path) -> None:
         {k: own[k] for k in ("count", "span", "prompt", "output")}
     assert again["reuse"]["tokens"] == own["reuse"]["tokens"] > 0
     told = arcsim("export", out, "--out", tmp_path / "b.jsonl", "--format", "aiperf", "--json").json
+    spaced = arcsim("export", out, "--out", tmp_path / "my b.jsonl", "--json").json
+    assert f"--dataset-path '{tmp_path}/my b.jsonl' " in spaced["replay"]
     assert told["requests"] == 30 and f"--input-file {tmp_path / 'b.jsonl'} " in told["replay"]
     message = refused(arcsim("export", "h200_ragged", "--out", tmp_path / "none"))
     assert "has 6 workloads" in message and "--set sweep={}" in message and not (tmp_path / "none").exists()

@@ -10,6 +10,8 @@ from scipy.optimize import nnls
 
 from arcsim.experiment.fit_table import Total, read_totals
 from arcsim.experiment.simulate import simulate
+from arcsim.traces.known import KEY
+from arcsim.traces.rows import run_from_rows
 from arcsim.traces.run import Run
 
 from .command import arcsim, refused, written
@@ -187,3 +189,21 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, place: str) -> None:
     left = arcsim("fit", tmp_path / "out", "-o", tmp_path / place)
     assert refused(left).startswith(f"cannot write {tmp_path / place}: ")
     assert (tmp_path / "file").read_text() == "mine" and not list((tmp_path / "folder").iterdir())
+
+
+def test_a_log_that_does_not_tell_tokens_is_fitted_by_its_rows(tmp_path: Path) -> None:
+    """As TensorRT-LLM's: not what a step padded, nor how many tokens its rows decoded."""
+    rows, now = [], 0.0
+    for step in range(200):
+        width, prefills = 1 + step % 16, int(step % 5 == 0)
+        took = 5e-3 + 5e-4 * width + 0.02 * prefills
+        rows.append({
+            "t_start": now, "t_end": now + took, "running": width, "forward_width": width, "prefill_seqs": prefills,
+            "decode_seqs": width - prefills, "prefill_tokens": (64 + step % 3 * 32) * prefills,
+        })
+        now += took
+    known = sorted({*rows[0]} - {"t_start", "t_end"})
+    run_from_rows(rows, (), {"arm": "measured", KEY: known}).save(tmp_path / "run")
+    found = arcsim("fit", tmp_path / "run", "-o", tmp_path / "latency.yaml", "--model", "table", "--json")
+    assert found.json["max_relative_error"] < 0.01 and not found.err
+    assert found.json["model"]["decode"]["seconds"][3] == pytest.approx(7e-3, rel=0.01)

@@ -1,6 +1,8 @@
 """Logs as they come: prefixes, colours, cut and glued lines, ranks, clocks without a year or a day."""
 
+import gzip
 import json
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -171,6 +173,13 @@ def test_logs_that_a_collector_keeps_as_json(tmp_path: Path) -> None:
     assert read(tmp_path, docker).counts() == [(4, 1), (5, 1)]
 
 
+def test_a_launcher_may_say_first_whose_line_it_is(tmp_path: Path) -> None:
+    """As `mpirun --tag-output` does, in what is JSON as well."""
+    told = ('{"timestamp":"05-06-2026 07:08:09.1","iterLatencyMS":5.0,"numActiveRequests":3,"numQueuedRequests":1,'
+            '"inflightBatchingStats":{"numScheduledRequests":2,"numContextRequests":1,"numGenRequests":1}}')
+    assert read(tmp_path, f"[1,0]<stdout>:{told}\n").counts() == read(tmp_path, f"[{told}]\n").counts() == [(2, 1)]
+
+
 def test_silence_is_not_zero(tmp_path: Path) -> None:
     found = read(tmp_path, mistralrs(3, 1) + "\n" + mistralrs(2, 0, "2026-01-02T03:05:05.678901Z") + "\n")
     assert found.column("time") == pytest.approx([0, 60]) and found.counts() == [(3, 1), (2, 0)]
@@ -196,9 +205,20 @@ def test_a_broken_gzip_file_leaves_nothing(tmp_path: Path) -> None:
     read(tmp_path, (vllm(1, 1) + "\n") * 50_000, name="log.gz")
     data = (tmp_path / "log.gz").read_bytes()
     (tmp_path / "cut.gz").write_bytes(data[: len(data) // 2])
-    with pytest.raises(ImportFault, match="gzip file ends early"):
-        import_file(tmp_path / "cut.gz", tmp_path / "other")
+    (tmp_path / "bent.gz").write_bytes(data[:-8] + bytes(8))
+    (tmp_path / "torn.gz").write_bytes(data[:20] + bytes(40) + data[60:])
+    for name, said in (("cut.gz", "ends early"), ("bent.gz", "is broken: CRC"), ("torn.gz", "is broken: Error -3")):
+        with pytest.raises(ImportFault, match=f"{name}: the gzip file {said}"):
+            import_file(tmp_path / name, tmp_path / "other", "vllm")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ImportFault, match="pipe is a pipe or a device, .* read more than once: give a file"):
+        import_file(tmp_path / "pipe", tmp_path / "run")
+    with pytest.raises(FileNotFoundError):
+        import_file(tmp_path / "none", tmp_path / "run")
 
 
 def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
@@ -289,6 +309,15 @@ def test_the_command(tmp_path: Path) -> None:
     nothing.write_text("nothing\n")
     assert "no line in it is of a known log" in refused(arcsim("import", nothing, "--out", tmp_path / "none"))
     assert not (tmp_path / "none").exists()
+
+
+def test_logs_of_several_days_go_into_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, zipped in (("server.2026-03-04.log", False), ("server.2026-03-05.log.gz", True)):
+        data = (vllm(1, 1) + "\n").encode()
+        Path(name).write_bytes(gzip.compress(data) if zipped else data)
+        assert arcsim("import", name).code == 0
+    assert {path.name for path in Path("runs").iterdir()} == {"server.2026-03-04", "server.2026-03-05"}
 
 
 def test_a_run_without_samples_has_no_file_of_them(tmp_path: Path) -> None:

@@ -71,6 +71,8 @@ def test_vllm_bench_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         loaded(tmp_path, told)
     with pytest.raises(ImportFault, match="3 input_lens, 3 output_lens, 2 ttfts, 3 itls: not of one run"):
         loaded(tmp_path, bench(ttfts=[1, 2]))
+    endless = loaded(tmp_path, bench(start_times=[0, 10**400, 1]))
+    assert np.isnan(endless.run.request_column("arrival")).tolist() == [False, True, False]
     with pytest.raises(ImportFault, match=r"result.json:1: not readable as JSON .*is the file whole"):
         read(tmp_path, json.dumps(bench())[:-20], name="result.json")
 
@@ -134,6 +136,8 @@ def test_aiperf(tmp_path: Path) -> None:
     assert [row["reason"] for row in run.requests.to_pylist()] == ["", "no", "cancelled", ""]
     assert ttft(run) == pytest.approx([0.25, 0.25]) and e2e(run) == pytest.approx([1.25, 1.25])
     assert tpot(run) == pytest.approx([0.5, 0.5]) and itl(run) == pytest.approx([0.4, 0.6, 0.4, 0.6])
+    odd = json.dumps(aiperf(base, error={"message": "not\u2028a\x85line"}), ensure_ascii=False)
+    assert read(tmp_path, odd + "\r\n" + odd, name="profile_export.jsonl").run.requests.num_rows == 2
     broken = json.dumps(rows[0]) + "\n" + json.dumps({"metadata": {}}) + "\n"
     with pytest.raises(ImportFault, match=r"jsonl:2: no metadata.request_start_ns"):
         read(tmp_path, broken, name="profile_export.jsonl")

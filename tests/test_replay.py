@@ -117,12 +117,17 @@ def test_a_run_that_cannot_be_replayed_says_why() -> None:
         "kind": "synthetic", "count": 9, "prompt": 200, "output": 5, "prefix": {"tokens": 160},
         "arrivals": {"poisson": 4.0},
     })
+    made = {"kind": "synthetic", "count": 30, "prompt": {"uniform": [10, 300]}, "output": 9,
+            "arrivals": {"poisson": 50.0}}
+    urgent = simulated(policy="continuous", workload=made | {"priority": [1, 0]})
+    turned_away = simulated(policy="continuous", workload=made, engine={"block_size": 16, "num_blocks": 18})
     empty = run_from_rows([], [{"prompt_tokens": 3}])
     blind = run_from_rows([{"t_end": 1.0, "forward_width": 1}], [{"prompt_tokens": 3}])
     nameless = run_from_rows([{"t_end": 1.0, "forward_width": 1, "arrived": 1}], [{"prompt_tokens": 3}])
     for run, said in (
         (shared, "here: its prompts share prefixes"), (empty, "no steps or no requests"),
         (blind, "do not say which requests had arrived"), (nameless, "no config.engine and config.policy.name"),
+        (urgent, "here: its requests have several priorities"), (turned_away, r"here: \d requests were rejected"),
     ):
         with pytest.raises(UserError, match=said):
             replay(run, "here")
@@ -165,12 +170,18 @@ def test_a_broken_record_is_refused_with_its_place(tmp_path: Path) -> None:
     late["config"]["async_scheduling"] = True
     strange = content()
     strange["steps"][5]["scheduled"] = {"nobody-1": [1, 5]}
+    sizeless, timeless, dateless = content(), content(), content()
+    sizeless["config"]["block_size"] = 0
+    timeless["steps"][6]["t_start"] = "now"
+    dateless["requests"][2]["arrival"] = "then"
     for record, said in (
         (left_out("device"), "no line in it is of a known log"), (left_out("steps"), "steps: a list of at least one"),
         (without("scheduled", "steps"), r"steps\[3\] has no scheduled"),
         (without("block_size", "config"), "config has no block_size"),
         (without("added", "requests"), r"requests\[3\] has no added"), (late, "steps that overlap"),
-        (strange, r"steps\[5\]: not a step of a vLLM record: KeyError 'nobody'"),
+        (strange, r"steps\[5\]: not as in a vLLM record: KeyError 'nobody'"),
+        (sizeless, "config has no block_size .a number from 1 up"), (timeless, r"steps\[6\]: .*ValueError .*'now'"),
+        (dateless, "requests: not as in a vLLM record: ValueError .*'then'"),
     ):
         path = tmp_path / "record.json"
         path.write_text(json.dumps(record))
@@ -178,6 +189,7 @@ def test_a_broken_record_is_refused_with_its_place(tmp_path: Path) -> None:
             import_file(path, tmp_path / "run")
         assert not (tmp_path / "run").exists()
     cut = tmp_path / "cut.json"
-    cut.write_text(json.dumps(content())[:-100])
-    with pytest.raises(ImportFault, match="cut.json: not JSON"):
-        import_file(cut, tmp_path / "run")
+    for text in (json.dumps(content())[:-100], '{"engine": "vllm", "device": ' + "[" * 100_000):
+        cut.write_text(text)
+        with pytest.raises(ImportFault, match="cut.json: not JSON"):
+            import_file(cut, tmp_path / "run")

@@ -15,6 +15,8 @@ POINTS = 8_192
 """Of the grid on which two curves are slid along each other, over the longer of them."""
 TRIED = 401
 """Offsets at which points are held against a curve."""
+HELD = 8_192
+"""Points that are held against it: of a longer log every second one, every third, ..."""
 SAME = 1e-3
 """Seconds by which arrivals may be off a common offset and still be the same ones."""
 
@@ -58,7 +60,7 @@ def _by_arrivals(a: Run, b: Run) -> float | None:
     if not left.column("id").equals(right.column("id")):
         return None
     apart = left.column("arrival").to_numpy() - right.column("arrival").to_numpy()
-    if np.ptp(apart) > SAME:
+    if not np.ptp(apart) <= SAME:  # nor where one of them is not known
         return None
     middle = float(np.median(apart))
     return 0.0 if abs(middle) <= SAME else middle
@@ -85,7 +87,8 @@ def match(curve: Curve, points: tuple[Floats, Floats], near: float) -> float:
     times, values = points
     if len(times) < 2:
         return near
-    reach = 2 * float(times[-1] - times[0]) / (len(times) - 1)
+    reach, every = 2 * float(times[-1] - times[0]) / (len(times) - 1), -(-len(times) // HELD)
+    times, values = times[::every], values[::every]
     tried = near + np.linspace(-reach, reach, TRIED)
     distances = np.array([np.mean((curve.at(times + each) - values) ** 2) for each in tried])
     best = np.flatnonzero(distances == distances.min())

@@ -9,7 +9,7 @@ import numpy as np
 from .align import Offset, find_offset
 from .curve import Curve, is_sampled, mean_over
 from .decisions import Split, compared_columns, equal_steps, first_split, other_arrivals
-from .known import known_columns, knows
+from .known import known_columns, knows, untold
 from .metrics import Summary, summarise
 from .plain import plain
 from .reasons import reasons
@@ -108,7 +108,9 @@ def compare(a: Run, b: Run, offset: float | None = None) -> Comparison:
         offset=moved, metrics=tuple(_metrics((a, b), summaries)), gauges=gauges,
         costs=grounds.costs, time=time, settings=dict(grounds.settings),
         why=tuple(why(grounds)) + (() if step_level else tuple(_of_gauges(gauges))),
-        reasons=tuple(reasons(summaries, identical, grounds.same_times, time) if step_level else ()),
+        reasons=tuple(
+            reasons(summaries, identical, grounds.same_times, time, untold(a) | untold(b)) if step_level else ()
+        ),
     )
 
 

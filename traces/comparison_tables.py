@@ -10,7 +10,7 @@ from .compare import Comparison, GaugeDifference, MetricDifference
 from .decisions import Split
 from .report_tables import folded, notes_list, section, table
 from .step_cost import StepCost
-from .summary_text import DASH, number, percent, signed
+from .summary_text import change, number, percent, signed
 
 FIRST = (
     "throughput", "steps", "makespan", "running.mean", "forward_width.mean", "waiting.mean", "preemptions",
@@ -24,6 +24,7 @@ FOUND = {
     "given": "as given", "arrivals": "by the arrivals of the same requests", "clock": "both start with the run",
     "correlation": "by cross-correlation of the running gauges; --offset overrides it",
 }
+"""How the clock of b was moved."""
 UNITS = {"makespan": "s", "throughput": "tok/s", "total_throughput": "tok/s"} | dict.fromkeys(MILLISECONDS, "ms")
 
 
@@ -68,7 +69,7 @@ def _sides(comparison: Comparison, paths: tuple[str, str]) -> str:
 
 
 def _metrics(metrics: Iterable[MetricDifference]) -> str:
-    rows = [(_label(m.name), *_pair(m), _relative(m.relative)) for m in metrics]
+    rows = [(_label(m.name), *_pair(m), change(m.relative)) for m in metrics]
     return table(("", "a", "b", "b against a"), _rows(rows), "numbers")
 
 
@@ -82,10 +83,6 @@ def _label(name: str) -> str:
 def _pair(metric: MetricDifference) -> tuple[str, str]:
     factor = 1e3 if metric.name.partition(".")[0] in MILLISECONDS else 1
     return number(factor * metric.a), number(factor * metric.b)
-
-
-def _relative(value: float) -> str:
-    return f"{signed(round(100 * value, 2) + 0.0)} %" if isfinite(value) else DASH
 
 
 def _gauges(gauges: Sequence[GaugeDifference]) -> str:
@@ -103,7 +100,7 @@ def _costs(costs: Sequence[StepCost]) -> str:
         return ""
     rows = [
         (KINDS[cost.name], f"{cost.steps[0]:,}", f"{cost.steps[1]:,}", number(1e3 * cost.a), number(1e3 * cost.b),
-         _relative(cost.relative), percent(cost.covered))
+         change(cost.relative), percent(cost.covered))
         for cost in costs
     ]
     head = ("", "steps of a", "steps of b", "ms in a", "ms in b", "b against a", "of a's time")
@@ -113,7 +110,7 @@ def _costs(costs: Sequence[StepCost]) -> str:
 
 def _errors(side: str, errors: Iterable[ModelError]) -> str:
     rows = [
-        (each.name, f"{each.steps:,}", percent(each.median), percent(each.p90), _relative(each.bias)) for each in errors
+        (each.name, f"{each.steps:,}", percent(each.median), percent(each.p90), change(each.bias)) for each in errors
     ]
     body = table(("", "steps", "median error", "p90 error", "error of the sum"), _rows(rows), "numbers")
     return section(f"The latency model of {side} on the steps that the other side ran", body)

@@ -100,7 +100,9 @@ class Curve:
 
 def is_sampled(run: Run, name: str) -> bool:
     """Only the samples of a log tell this gauge."""
-    return name in SAMPLED and run.samples.num_rows > 0 and name not in known_columns(run)
+    if name not in SAMPLED or name in known_columns(run):
+        return False
+    return not np.isnan(run.sample_column(SAMPLED[name])).all()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

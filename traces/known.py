@@ -34,6 +34,13 @@ def known_columns(run: Run) -> Collection[str]:
 
 def knows(run: Run, field: str) -> bool:
     """Whether a field of the run's summary says anything."""
+    if field == "request_rate":
+        return bool(run.requests.num_rows)
     if field == "makespan" or (field in BY_REQUESTS and not run.steps.num_rows):
         return bool(run.steps.num_rows or run.requests.num_rows)
     return field not in MADE_OF or MADE_OF[field] in known_columns(run)
+
+
+def untold(run: Run) -> frozenset[str]:
+    """The fields of the run's summary that say nothing."""
+    return frozenset(field for field in (*MADE_OF, "makespan", "request_rate") if not knows(run, field))

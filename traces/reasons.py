@@ -1,6 +1,6 @@
 """What a difference between two runs is made of, in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from math import isfinite, isnan
 
 from .metrics import Summary
@@ -15,16 +15,20 @@ SOURCES = (
 """What a difference in time can come from, as named in `Summary`."""
 
 
-def reasons(summaries: tuple[Summary, Summary], identical: bool, same_times: bool, time: TimeSplit) -> Iterator[str]:
-    """None where the two runs are the same."""
+def reasons(
+    summaries: tuple[Summary, Summary], identical: bool, same_times: bool, time: TimeSplit, untold: Container[str] = (),
+) -> Iterator[str]:
+    """None where the two runs are the same. `untold`: fields of the summaries about which either run says nothing."""
     if not identical:
-        yield from _sources(*summaries)
+        yield from _sources(*summaries, untold)
     if not (identical and same_times):
         yield _where(time)
 
 
-def _sources(a: Summary, b: Summary) -> Iterator[str]:
+def _sources(a: Summary, b: Summary, untold: Container[str]) -> Iterator[str]:
     for name, words in SOURCES:
+        if name.partition(".")[0] in untold:
+            continue
         left, right = _pick(a, name), _pick(b, name)
         if left != right and not (isnan(left) and isnan(right)):
             change = f" ({right / left - 1:+.1%})" if left and isfinite(left) and isfinite(right) else ""

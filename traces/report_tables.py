@@ -44,7 +44,7 @@ def cell_tables(cells: Mapping[str, Mapping[str, RunView]]) -> str:
 
 
 def _cell_table(place: int, label: str, views: Mapping[str, RunView]) -> str:
-    columns = [summary_rows(view.summary) for view in views.values()]
+    columns = [summary_rows(view.summary, view.untold) for view in views.values()]
     body = "".join(
         f'<tr><th scope="row">{escape(lines[0][0])}</th>{"".join(f"<td>{escape(text)}</td>" for _, text in lines)}</tr>'
         for lines in zip(*columns, strict=True)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .curve import Curve
 from .gauge_curve import GaugeCurve
-from .known import known_columns
+from .known import known_columns, untold
 from .metrics import Summary, summarise
 from .quantities import REQUEST_QUANTITIES
 from .run import Run
@@ -42,6 +42,7 @@ class RunView:
     `{"x", "decode", "prefill", "recomputed", "cached"}` or, in buckets, means and the `"high"` of their sum.
     `marks`: where sequences were preempted, `{"x", "y", "n"}`: seconds, the running gauge there, how many.
     `requests`: see `worst.described`. All are lists of numbers and texts, small enough to be sent about.
+    `untold`: fields of the summary about which the run says nothing.
     """
 
     summary: Summary
@@ -50,6 +51,7 @@ class RunView:
     tokens: dict[str, Any]
     marks: dict[str, list[float]]
     requests: list[dict[str, Any]]
+    untold: Collection[str] = ()
 
     @classmethod
     def of(cls, run: Run, points: int = POINTS, also: Collection[str] = (), moved: float = 0.0) -> "RunView":
@@ -61,7 +63,7 @@ class RunView:
             summary=summarise(run), panels={name: _panel(gauge, points, moved) for name, gauge in gauges.items()},
             latencies={name: _distribution(REQUEST_QUANTITIES[name](run), points // 4) for name in LATENCIES},
             tokens=_tokens(run, points, moved, held), marks=_marks(run, points // 4, moved),
-            requests=described(run, requests_for(points), also),
+            requests=described(run, requests_for(points), also), untold=untold(run),
         )
 
 

@@ -1,6 +1,7 @@
 """A summary in words and rounded numbers, for tables that people read."""
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 
@@ -10,27 +11,34 @@ from .spread import Gauge, Spread
 DASH = "–"
 
 
-def summary_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Label and text of each line. The labels are the same for every summary."""
+def summary_rows(summary: Summary, untold: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Label and text of each line. The labels are the same for every summary. `untold`: fields of the summary about
+    which the run says nothing."""
+    return [(label, DASH if field in untold else text) for field, label, text in _rows(summary)]
+
+
+def _rows(summary: Summary) -> list[tuple[str, str, str]]:
+    """Field, label and text."""
+    statuses = ", ".join(f"{count:,} {status}" for status, count in summary.requests.items())
+    empty = f" ({summary.empty_steps:,} empty)" if summary.empty_steps else ""
     return [
-        ("outcome", summary.outcome),
-        ("requests", ", ".join(f"{count:,} {status}" for status, count in summary.requests.items()) or DASH),
-        ("steps", f"{summary.steps:,}" + (f" ({summary.empty_steps:,} empty)" if summary.empty_steps else "")),
-        ("makespan", with_unit(summary.makespan, "s")),
-        ("running (the engine's gauge): mean · by time · max", gauge(summary.running)),
-        ("forward width: mean · by time · max", gauge(summary.forward_width)),
-        ("waiting (the engine's gauge): mean · by time · max", gauge(summary.waiting)),
-        ("throughput, generated", with_unit(summary.throughput, "tok/s")),
-        ("throughput, with prompts", with_unit(summary.total_throughput, "tok/s")),
-        ("requests finished", with_unit(summary.request_rate, "/s")),
-        *((f"{label} p50 · p90 · p99", spread_ms(spread)) for label, spread in latencies(summary)),
-        ("preemptions", f"{summary.preemptions:,}"),
-        ("prefilled tokens", f"{summary.prefill_tokens:,}"),
-        ("recomputed tokens", f"{summary.recomputed_tokens:,}"),
-        ("re-prefilled tokens", f"{summary.reprefill_tokens:,}"),
-        ("tokens from the prefix cache", counted_share(summary.cached_tokens, summary.cached_share)),
-        ("padding in prefill", percent(summary.padded_share)),
-        ("KV peak", f"{counted_share(summary.kv_peak, summary.kv_peak_share)} of {summary.kv_total:,}"),
+        ("outcome", "outcome", summary.outcome), ("requests", "requests", statuses or DASH),
+        ("steps", "steps", f"{summary.steps:,}{empty}"),
+        ("makespan", "makespan", with_unit(summary.makespan, "s")),
+        ("running", "running (the engine's gauge): mean · by time · max", gauge(summary.running)),
+        ("forward_width", "forward width: mean · by time · max", gauge(summary.forward_width)),
+        ("waiting", "waiting (the engine's gauge): mean · by time · max", gauge(summary.waiting)),
+        ("throughput", "throughput, generated", with_unit(summary.throughput, "tok/s")),
+        ("total_throughput", "throughput, with prompts", with_unit(summary.total_throughput, "tok/s")),
+        ("request_rate", "requests finished", with_unit(summary.request_rate, "/s")),
+        *((label, f"{label} p50 · p90 · p99", spread_ms(spread)) for label, spread in latencies(summary)),
+        ("preemptions", "preemptions", f"{summary.preemptions:,}"),
+        ("prefill_tokens", "prefilled tokens", f"{summary.prefill_tokens:,}"),
+        ("recomputed_tokens", "recomputed tokens", f"{summary.recomputed_tokens:,}"),
+        ("reprefill_tokens", "re-prefilled tokens", f"{summary.reprefill_tokens:,}"),
+        ("cached_tokens", "tokens from the prefix cache", counted_share(summary.cached_tokens, summary.cached_share)),
+        ("padded_share", "padding in prefill", percent(summary.padded_share)),
+        ("kv_peak", "KV peak", f"{counted_share(summary.kv_peak, summary.kv_peak_share)} of {summary.kv_total:,}"),
     ]
 
 
@@ -52,6 +60,11 @@ def number(value: float) -> str:
 
 def signed(value: float) -> str:
     return number(value) if value < 0 else f"+{number(value)}"
+
+
+def change(relative: float) -> str:
+    """A relative difference in percent, to a hundredth."""
+    return f"{signed(round(100 * relative, 2) + 0.0)} %" if math.isfinite(relative) else DASH
 
 
 def with_unit(value: float, unit: str) -> str:

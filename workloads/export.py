@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence as Items
 from dataclasses import dataclass
 from math import inf, nextafter
+from pathlib import Path
+from shlex import quote
 
 from .arrival import Arrival
 from .blocks import BlockIds
@@ -18,12 +20,16 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`text`: a line a request. `notes`: what the format cannot say of this workload. `use`: how it is replayed."""
+    """`text`: a line a request. `notes`: what the format cannot say of this workload. `use`: how FILE is replayed."""
 
     text: str
     count: int
     notes: tuple[str, ...]
     use: str
+
+    def command(self, path: Path) -> str:
+        """What a shell is told to replay it from `path`."""
+        return self.use.replace("FILE", quote(str(path)))
 
 
 @dataclass(frozen=True, slots=True)

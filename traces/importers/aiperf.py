@@ -10,7 +10,7 @@ from .errors import ImportFault
 from .importer import FileImporter
 from .options import ImportOptions
 from .results import Row, first_line, number, request_run, tokens
-from .source import Head, lines_of
+from .source import Head, whole_text
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0}
 
@@ -29,7 +29,7 @@ def _read(path: Path, options: ImportOptions) -> Run:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    lines = enumerate(lines_of_records(path), 1)
+    lines = enumerate(whole_text(path).split("\n"), 1)  # not splitlines: a text in it may hold other line ends
     return [_object(path, place, line) for place, line in lines if line.strip()]
 
 
@@ -39,11 +39,6 @@ def _start(record: dict[str, Any]) -> int:
 
 def _phase(record: dict[str, Any]) -> str:
     return str(record["metadata"].get("benchmark_phase", "profiling"))
-
-
-def lines_of_records(path: Path) -> list[str]:
-    """Lines of any length: the pieces of a long one are joined again."""
-    return "".join(lines_of(path)).splitlines()
 
 
 def _object(path: Path, place: int, line: str) -> dict[str, Any]:

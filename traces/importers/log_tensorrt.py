@@ -148,8 +148,10 @@ def _objects(line: str) -> Iterator[dict[str, Any]]:
             found, _ = json.JSONDecoder().raw_decode(line, start)
         except (ValueError, RecursionError):
             continue
-        yield from (each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict))
-        return
+        objects = [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]
+        if objects:  # `[1,0]`, which a launcher of several processes puts first, is a list of none
+            yield from objects
+            return
 
 
 def _object(text: str) -> dict[str, Any]:

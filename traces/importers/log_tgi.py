@@ -58,9 +58,10 @@ class TgiReader:
     def _counts(self) -> Iterator[Record]:
         """A sample at every moment at which a request arrives, starts or ends."""
         groups = [np.sort(np.asarray(values)) for values in (self._arrived, self._started, self._ended)]
-        for moment in np.unique(np.concatenate(groups)):
-            arrived, started, ended = (int(np.searchsorted(values, moment, side="right")) for values in groups)
-            yield Record("request", float(moment), started - ended, arrived - started)
+        moments = np.unique(np.concatenate(groups))
+        counts = (np.searchsorted(values, moments, side="right").tolist() for values in groups)
+        for moment, arrived, started, ended in zip(moments.tolist(), *counts, strict=True):
+            yield Record("request", moment, started - ended, arrived - started)
 
 
 def _row(arrival: float, spans: dict[str, float]) -> dict[str, float]:

@@ -62,8 +62,13 @@ def chosen(path: Path, found: Sequence[Any], rank: int, what: str) -> tuple[Any,
 
 
 def number(value: Any) -> float:
-    """A time or amount as the file has it; NaN where it has none."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else nan
+    """A time or amount as the file has it; NaN where it has none, or one that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return nan
+    try:
+        return float(value)
+    except OverflowError:
+        return nan
 
 
 def tokens(value: Any) -> int:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -31,7 +32,7 @@ def read(path: Path, options: ImportOptions) -> Run:
     """The run of a record (JSON). Its clock starts with it; `options.offset` is added to every time."""
     try:
         record = json.loads(whole_text(path))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ImportFault(f"{path}: not JSON: {error}") from error
     return run_of_record(record, path, options.offset)
 
@@ -45,14 +46,23 @@ def run_of_record(record: Any, path: Path, offset: float = 0.0) -> Run:
     after it was added. Raises ImportFault.
     """
     _check(record, path)
-    reader = _Reader(record, offset)
-    try:
+    with _named(path, lambda: "requests"):
+        reader = _Reader(record, offset)
+    with _named(path, lambda: f"steps[{reader.number}]"):
         steps = [reader.step(step) for step in record["steps"]]
+    with _named(path, lambda: "requests"):
         requests = [_request(request, reader) for request in record["requests"]]
-    except (KeyError, TypeError, AttributeError) as error:
-        place = f"steps[{reader.number}]"
-        raise ImportFault(f"{path}: {place}: not a step of a vLLM record: {type(error).__name__} {error}") from error
     return run_from_rows(steps, requests, _meta(record, path))
+
+
+@contextmanager
+def _named(path: Path, place: Callable[[], str]) -> Iterator[None]:
+    """What is wrong in it is an ImportFault that says where."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        reason = f"{type(error).__name__} {error}"
+        raise ImportFault(f"{path}: {place()}: not as in a vLLM record: {reason}") from error
 
 
 def _check(record: Any, path: Path) -> None:
@@ -67,9 +77,9 @@ def _check(record: Any, path: Path) -> None:
             if missing:
                 raise ImportFault(f"{path}: {key}[{number}] has no {', '.join(sorted(missing))}")
     config = record["config"] if isinstance(record.get("config"), dict) else {}
-    absent = [key for key in (*ENGINE_KEYS, "num_gpu_blocks") if key not in config]
+    absent = [key for key in (*ENGINE_KEYS, "num_gpu_blocks") if type(config.get(key)) is not int or config[key] < 1]
     if absent:
-        raise ImportFault(f"{path}: config has no {', '.join(absent)}")
+        raise ImportFault(f"{path}: config has no {', '.join(absent)} (a number from 1 up)")
     if config.get("async_scheduling"):
         raise ImportFault(f"{path}: config.async_scheduling is on: steps that overlap are not read from records")
 
@@ -97,7 +107,7 @@ class _Served:
 
 
 class _Reader:
-    """Follows the requests of a record from step to step. `number`: the step it is at."""
+    """Follows the requests of a record from step to step. `number`: the step it is at. `_used`: blocks held."""
 
     def __init__(self, record: Mapping[str, Any], offset: float) -> None:
         self.number = 0
@@ -105,6 +115,7 @@ class _Reader:
         self.served = {request["id"]: _Served(request) for request in record["requests"]}
         self._block = int(record["config"]["block_size"])
         self._usable = int(record["config"]["num_gpu_blocks"]) - 1  # one is the null block
+        self._used = 0
         self._to_come = sorted(float(request["added"]) for request in record["requests"])
         self._arrived = 0
 
@@ -115,7 +126,7 @@ class _Reader:
         row = dict.fromkeys(SUMS, 0) | {
             "t_start": start + self.offset, "t_end": end + self.offset,
             "host_seconds": host, "device_seconds": end - start - host,
-            "running": step["running"], "waiting": step["waiting"], "waiting_end": step["waiting"],
+            "running": int(step["running"]), "waiting": int(step["waiting"]), "waiting_end": int(step["waiting"]),
             "forward_width": len(step["scheduled"]), "preempted": len(step["preempted"]), "kv_total": self._usable,
             "arrived": self._arrivals(start),
         }
@@ -124,10 +135,10 @@ class _Reader:
         rows = [(self.served[_plain(id)], *tokens) for id, tokens in step["scheduled"].items()]
         for served, length, begin in rows:
             self._run(served, length, begin, row)
-        row["kv_used"] = self._blocks()
+        row["kv_used"] = self._used
         row["finished"] = sum(self._sample(served) for served, _, _ in rows)
         row |= {"padded_tokens": row["prefill_tokens"], "logged_tokens": row["sampled_tokens"]}
-        row |= {"kv_used_end": self._blocks(), "running_end": row["running"] - row["finished"]}
+        row |= {"kv_used_end": self._used, "running_end": row["running"] - row["finished"]}
         for served, _, _ in rows:
             if isnan(served.first_scheduled):
                 served.first_scheduled = start + self.offset
@@ -140,8 +151,13 @@ class _Reader:
             self._arrived += 1
         return self._arrived - before
 
+    def _hold(self, served: _Served, tokens: int) -> None:
+        """Its blocks are counted with it."""
+        self._used += -(-tokens // self._block) - -(-served.held // self._block)
+        served.held = tokens
+
     def _drop(self, served: _Served) -> None:
-        served.held = 0
+        self._hold(served, 0)
         served.preemptions += 1
 
     def _run(self, served: _Served, length: int, start: int, row: dict[str, Any]) -> None:
@@ -159,7 +175,8 @@ class _Reader:
             row["decode_tokens"] += 1
         else:
             self._prefill(served, start, end, row)
-        served.held, served.peak = end, max(served.peak, end)
+        self._hold(served, end)
+        served.peak = max(served.peak, end)
 
     def _prefill(self, served: _Served, start: int, end: int, row: dict[str, Any]) -> None:
         again = max(0, min(end, served.peak) - start)
@@ -174,11 +191,8 @@ class _Reader:
             return False
         served.generated += 1
         if served.done:
-            served.held = 0
+            self._hold(served, 0)
         return served.done
-
-    def _blocks(self) -> int:
-        return sum(-(-served.held // self._block) for served in self.served.values())
 
 
 SUMS = (
