@@ -23,8 +23,10 @@ EOS = 2
 LIVELOCK = 50
 """More iterations in a row than this that launch nothing, with requests waiting, end a recording."""
 
-OWN_LINES = ("Prefill batch", "Decode batch", "KV cache pool")
-"""How the lines of the engine's log begin that the policy has too. Others (an error's) are not compared."""
+ARRIVAL, RETRACTION = 1, 2
+"""Places of log lines within one moment: before them are those of the output that the iteration before it left."""
+
+ERROR = "RuntimeError: "
 
 OWN_NAME = {
     "max_total_tokens", "page_size", "max_running_requests", "context_len", "overlap", "new_token_ratio",
@@ -44,7 +46,7 @@ def replay(trace: Mapping[str, Any]) -> Iterator[Frame]:
         run.fails(len(trace["steps"]))
     names = ("stop", "error", "result_per_request", "logs")
     ended = {name: trace[name] for name in names} | {"steps": len(trace["steps"])}
-    yield Frame(None, ended, run.ended(ended["logs"]), run.state())
+    yield Frame(None, ended, run.ended(), run.state())
 
 
 def policy_of(config: Mapping[str, Any]) -> Sglang:
@@ -75,6 +77,7 @@ class _Run:
         self._outputs: dict[str, int] = {}
         self._finish: dict[str, str] = {}
         self._flying: deque[tuple[Step, int]] = deque()
+        self._refusals: list[tuple[float, int, str]] = []
         self._empty = 0
 
     def step(self, number: int, expected: Facts) -> Frame | None:
@@ -103,6 +106,7 @@ class _Run:
         arrived = []
         while self._to_come and self._to_come[0]["arrival_step"] <= number:
             request = self._to_come.popleft()
+            self._tell_refusal(request["id"], len(request["prompt_token_ids"]), number)
             sequence = Sequence(
                 request["id"], request["prompt_token_ids"], request["max_new_tokens"],
                 output_base=self._token(request, 0),
@@ -117,6 +121,15 @@ class _Run:
             arrived.append(sequence.id)
         return arrived
 
+    def _tell_refusal(self, name: str, length: int, number: int) -> None:
+        """The engine logs whose prompt it does not serve, before it asks whether there is room in the queue."""
+        longest = self.policy.door.longest_prompt
+        if length >= longest:
+            self._refusals.append((float(number), ARRIVAL, (
+                f"Input length ({length} tokens) exceeds the maximum allowed length ({longest} tokens). Use a shorter "
+                f"input or enable --allow-auto-truncate., self.rid={name!r}"
+            )))
+
     def _token(self, request: Mapping[str, Any], place: int) -> int:
         """The traces' output_token_rule, but for the EOS."""
         return 1_000_000 + self._facts[request["id"]][0] * 100_000 + place
@@ -125,7 +138,7 @@ class _Run:
         try:
             decision = self._stepper.schedule(float(number))
         except EngineFault as fault:
-            self.stop, self.error = "engine_exception", f"RuntimeError: {fault}"
+            self.stop, self.error = "engine_exception", f"{ERROR}{fault}"
             return None
         self._recorder.decide(decision, number * SECOND)
         return decision.step
@@ -218,19 +231,22 @@ class _Run:
         elif step.empty and not self._to_come and not self._stepper.live:
             self.stop = "drained"
 
-    def ended(self, logs: list[str]) -> dict[str, Any]:
-        """The run as a whole. Of the log, only lines of kinds that the policy has are compared."""
-        others = [line for line in logs if not line.startswith(OWN_LINES)]
-        meta = {"config": {"engine": {"block_size": self._page_size}}, "events": self._recorder.events}
-        steps = len(self._recorder.steps)
-        found = lines(self._recorder.run(meta), graph="cpu graph")
-        texts = [re.sub(r"throughput \(token/s\): [0-9.]+", "throughput (token/s): *", line.text) for line in found]
-        for text in others:
-            texts.insert(logs.index(text), text)
+    def ended(self) -> dict[str, Any]:
+        """The run as a whole, once: its table is given away with the log."""
+        steps = len(self._recorder.steps) + len(self._flying)
         return {
-            "stop": self.stop, "error": self.error, "logs": texts, "steps": steps + len(self._flying),
+            "stop": self.stop, "error": self.error, "logs": self._logs(), "steps": steps,
             "result_per_request": {name: self._result(sequence) for name, sequence in self._sequences.items()},
         }
+
+    def _logs(self) -> list[str]:
+        """All that the engine prints, in its order; where it fails, that comes last."""
+        meta = {"config": {"engine": {"block_size": self._page_size}}, "events": self._recorder.events}
+        found = lines(self._recorder.run(meta), graph="cpu graph")
+        timed = [(line.time, RETRACTION if line.kind == "retract" else 0, line.text) for line in found]
+        texts = [text for _, _, text in sorted([*timed, *self._refusals], key=lambda line: line[:2])]
+        texts = [re.sub(r"throughput \(token/s\): [0-9.]+", "throughput (token/s): *", text) for text in texts]
+        return texts + ([] if self.error is None else [self.error.removeprefix(ERROR)])
 
     def _result(self, sequence: Sequence) -> dict[str, Any]:
         name, request = sequence.id, self._requests.get(sequence.id)

@@ -23,6 +23,7 @@ from .engine_section import EngineSection
 from .errors import UserError
 from .faults import validated
 from .plan import Config
+from .shape import Text
 
 Fit = Callable[[EngineSection, dict[str, Any]], int]
 """The blocks of `num_blocks: auto`, beside the other limits."""
@@ -103,8 +104,13 @@ class Builder:
     def _folder(self, key: str) -> Path:
         return self._config.origins.folder_of(key)
 
+    def _name_of(self, key: str) -> str | None:
+        """What a section names: a preset or a path. None: there is no such section."""
+        name: str | None = validated(Text | None, self._raw.get(key), self._config, key)
+        return name
+
     def _hardware(self) -> Hardware | None:
-        name = self._raw.get("hardware")
+        name = self._name_of("hardware")
         if name is None:
             return None
         try:
@@ -184,7 +190,7 @@ class _Builder(Builder):
         return engine, latency, self._policy(policy_class, self._limits(engine, policy_class, longest, hardware, fit))
 
     def _model(self) -> ModelShape | None:
-        name = self._raw.get("model")
+        name = self._name_of("model")
         if name is None:
             return None
         try:

@@ -50,8 +50,8 @@ class Shape(BaseModel):
     name: Name
     description: str = ""
     seed: Annotated[int, Field(ge=0)] | None = None
-    model: Text | Section | None = None
-    hardware: Text | Section | None = None
+    model: Text | None = None
+    hardware: Text | None = None
     workload: Section
     engine: Section = {}
     latency: Text | Section | None = None

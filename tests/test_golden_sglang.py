@@ -38,7 +38,7 @@ and of the 30 traces of `sglang_more`
   4; every request has the share 1: 2; the budget of all outputs is not looked at: 3
 - a batch that asked for no output decodes: 2 (m01, r02); victims queue up in reverse: 1 (r03); among ties the first of
   the batch goes: 7; room is made for exactly what is needed with pages, by a prefill: 7, by a decode step: 7
-- in the replay: the engine's error line is taken for the policy's: 1 (r03); EOS beyond max_new_tokens counts as EOS: 2
+- in the replay: EOS beyond max_new_tokens counts as EOS: 2
 
 Not seen by either, but by test_sglang: an order of lpm that does not last, and look-ups of requests that
 prefill_max_requests keeps out.
@@ -89,3 +89,17 @@ def test_a_changed_trace_is_noticed() -> None:
         assert differs(trace)
     for field, value in (("stop", "drained"), ("logs", [])):
         assert differs(load(GOLDEN[-1]) | {field: value})
+
+
+@pytest.mark.parametrize("name", [
+    "s26_never_fits.overlap", "s52_mixed_chunk_retract.normal", "s55_mixed_chunk_engine_oom.overlap",
+])
+def test_every_line_of_the_log_is_compared(name: str) -> None:
+    """Those of a refused prompt and of a failing engine too."""
+    trace = load(FOLDER / "sglang" / f"{name}.json.gz")
+    logs = trace["logs"]
+    assert not differs(trace)
+    for place, line in enumerate(logs):
+        assert differs(trace | {"logs": [*logs[:place], f"{line}.", *logs[place + 1 :]]})
+        assert differs(trace | {"logs": logs[:place] + logs[place + 1 :]})
+    assert differs(trace | {"logs": [*logs, "a line of nobody's"]})
