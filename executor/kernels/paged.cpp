@@ -3,10 +3,9 @@
 // Keys and values are [blocks, block_size, kv_heads, dim] without gaps. The heads that share keys are done together:
 // a tile of 16 keys is brought to float once for all of them. Scores and sums are float, whatever the cache holds.
 
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <vector>
+
+#include "numbers.h"
 
 namespace {
 
@@ -27,39 +26,6 @@ struct Row {
     int64_t start, queries, length;  // first token of the pass, and how many; keys
     const int32_t* pages;
 };
-
-struct Bf16 {
-    uint16_t bits;
-};
-
-inline float to_float(float x) { return x; }
-
-inline float to_float(Bf16 x) {
-    uint32_t wide = uint32_t(x.bits) << 16;
-    float y;
-    std::memcpy(&y, &wide, sizeof y);
-    return y;
-}
-
-inline void store(float x, float* to) { *to = x; }
-
-inline void store(float x, Bf16* to) {
-    uint32_t wide;
-    std::memcpy(&wide, &x, sizeof wide);
-    to->bits = uint16_t((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);  // to nearest, ties to even
-}
-
-// exp for x <= 0, to about two units in the last place: 2^n times a polynomial for the rest.
-inline float exp_down(float x) {
-    float t = std::max(x, -87.0f) * 1.44269504f;
-    int n = int(t - 0.5f);
-    float f = (t - float(n)) * 0.69314718f;
-    float p = 1.0f + f * (1.0f + f * (0.5f + f * (1.0f / 6 + f * (1.0f / 24 + f * (1.0f / 120 + f * (1.0f / 720))))));
-    int32_t bits = (n + 127) << 23;
-    float power;
-    std::memcpy(&power, &bits, sizeof power);
-    return p * power;
-}
 
 inline float capped(float score, float cap) {
     float e = exp_down(-2.0f * (score < 0 ? -score : score) / cap);
