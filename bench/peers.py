@@ -76,14 +76,14 @@ class AtOnce:
 
 
 def executor(setting: Setting, most: int, *, fast: bool) -> Serve:
-    """Scheduling included; `fast`: the C++ attention and packed linears."""
+    """Scheduling included; `fast`: C++ kernels and packed linears."""
     model = load(prospect(setting.model, dtype=setting.dtype))
     engine = EngineConfig(
         block_size=BLOCK, num_blocks=most * setting.pages + 1, max_num_seqs=most, max_num_batched_tokens=BUDGET,
     )
     backend = ready(
         model, blocks=engine.num_blocks, block_size=BLOCK, attention="cpp" if fast else "reference",
-        packed_linears=fast, max_num_seqs=most,
+        packed_linears=fast, fused=fast, max_num_seqs=most,
     )
 
     def serve(count: int) -> int:

@@ -54,13 +54,14 @@ class MeasuredBackend:
     `outputs`: `forced` leaves the end of an output to the workload, `sampled` ends it at the model's own end token
     (give the same to the loop). Tokens are greedy. `attention` is one of `attention.choose.NAMES`. `max_num_seqs` and
     `max_model_len` bound what is captured into CUDA graphs. `packed_linears`: weights laid out once (CPU, 16-bit).
+    `fused`: norms, activations and rotary embeddings by C++ kernels (CPU).
     `clock`: see `clock.Clock`. `ledger`: that of a policy which does not page; the backend then finds pages itself.
     Raises `ExecutorError` for what cannot run.
     """
 
     def __init__(
         self, model: PagedModel, *, blocks: int, block_size: int, attention: str = "auto", outputs: Outputs = "forced",
-        cuda_graphs: bool = True, packed_linears: bool = True, max_num_seqs: int | None = None,
+        cuda_graphs: bool = True, packed_linears: bool = True, fused: bool = True, max_num_seqs: int | None = None,
         max_model_len: int | None = None, ledger: Ledger | None = None, clock: Clock = "wall",
     ) -> None:
         check_block_size(block_size)
@@ -73,6 +74,8 @@ class MeasuredBackend:
         self.outputs = outputs
         if packed_linears:
             model.pack()
+        if fused:
+            model.fuse()
         self._blocks, self._block_size, self._rows = blocks, block_size, max_num_seqs or 256
         current = Pass(self.choice.attention)
         self._attach(current)
@@ -164,6 +167,7 @@ class MeasuredBackend:
             "model": model.name, "seed": model.seed, "dtype": str(model.dtype).removeprefix("torch."),
             "source": model.source, "weights": "stored" if model.seed is None else "random",
             "attention": self.choice.attention.describe, "attention_why": self.choice.why, "linears": model.linears,
+            "elementwise": model.elementwise,
             "cuda_graphs": self.runner.graphs, "outputs": self.outputs, "clock": self._clock_name,
             "warm_up": self._warm_up, "blocks": self._blocks, "block_size": self._block_size,
             "kv_bytes": self._blocks * self._block_size * model.kv_bytes_per_token,

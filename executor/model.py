@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from .cache import LayerShape, PagedLayer, Pass
 from .errors import ExecutorError
+from .fused import fuse
 from .hook import Witness, hold, install, let_go
 from .linears import prepack, refusal as unpackable
 from .prospect import Prospect, first_line, prospect
@@ -22,7 +23,7 @@ from .tokens import Vocabulary
 class PagedModel:
     """`layers`: what attention each layer does, in the order they run. `seed` of random weights, None for stored ones.
     `notes`: lines that a person should see. `modules`: the attention modules, as `layers`. `source`: the file or folder
-    that it was made from. `linears`: how they are computed."""
+    that it was made from. `linears`, `elementwise`: how linear layers, and what lies between them, are computed."""
 
     name: str
     network: PreTrainedModel
@@ -36,6 +37,7 @@ class PagedModel:
     modules: Ids[nn.Module]
     source: str
     linears: str = "plain"
+    elementwise: str = "plain"
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -62,6 +64,11 @@ class PagedModel:
         if self.linears.startswith("plain"):
             reason = unpackable(self.device, self.dtype)
             self.linears = f"{prepack(self.network)} packed once by oneDNN" if reason is None else f"plain: {reason}"
+
+    def fuse(self) -> None:
+        """Compute norms, activations and rotary embeddings by C++ kernels, where that helps; at most once."""
+        if self.elementwise.startswith("plain"):
+            self.elementwise = fuse(self.network, self.modules, self.device, self.dtype)
 
     @torch.inference_mode()
     def logits(self, ids: Tensor, positions: Tensor, last: Tensor) -> Tensor:

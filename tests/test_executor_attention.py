@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the executor needs torch: pip install 'arcsim[executor]'")
 pytest.importorskip("transformers", reason="the executor needs transformers: pip install 'arcsim[executor]'")
 
-from arcsim.executor.attention import build, cpp
+from arcsim.executor.attention import cpp
 from arcsim.executor.attention.base import Attention, Needs, Rows, Spec
 from arcsim.executor.attention.choose import Choice, choose
 from arcsim.executor.attention.cpp import Cpp
@@ -18,6 +18,7 @@ from arcsim.executor.attention.flashinfer import FlashInfer
 from arcsim.executor.attention.reference import Reference
 from arcsim.executor.attention.torch_varlen import TorchVarlen
 from arcsim.executor.errors import ExecutorError
+from arcsim.executor.kernels import build
 from arcsim.policies.base import EngineConfig
 
 from . import kernels

@@ -7,14 +7,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..kernels.build import BuildError, load
 from .base import Attention, Needs, Rows, Spec
-from .build import BuildError, build
 from .reference import Row, attend_row, each_row
 
 FEW = 16
 """Queries up to which a row goes to the kernel, which treats each by itself."""
 
-SOURCE = Path(__file__).with_name("paged.cpp")
+SOURCE = Path(__file__).parents[1] / "kernels" / "paged.cpp"
 
 
 class _Shape(ctypes.Structure):
@@ -83,11 +83,7 @@ class Cpp(Attention):
 @cache
 def library() -> ctypes.CDLL:
     """The compiled kernel. Raises `BuildError`."""
-    path = build(SOURCE)
-    try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise BuildError(f"{path} cannot be loaded: {error}") from error
+    loaded = load(SOURCE)
     for name in ("paged_attention_float32", "paged_attention_bfloat16"):
         getattr(loaded, name).restype = None
     return loaded

@@ -1,19 +1,23 @@
 """Attention in plain torch, a sequence at a time, on any device."""
 
 from collections.abc import Iterator, Sequence as Ids
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention, softmax
+from torch.nn.utils.rnn import pad_sequence
 
 from .base import Attention, Needs, Rows, Spec
 
 SHORT = 512
-"""Keys up to which decoding rows of one length are done together; beyond, one by one is as fast."""
+"""Keys up to which decoding rows of about one length are done together; beyond, one by one is as fast."""
 
-FEW = 4
-"""Rows that are worth doing together."""
+FEW, MANY = 4, 16
+"""Rows that are worth doing together, and so many that what is gathered for them stays in the processor's cache."""
+
+NEAR = 1.25
+"""Most keys of a row among those done together, against the fewest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +32,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of one query each with `length` keys each. `tokens` int64 [rows], `pages` those of all rows in order."""
+    """Rows of one query each. `length`: keys of the longest. `tokens` int64 [rows], `pages` those of all rows in order,
+    as many for each as the longest has. `lengths` int64 [rows, 1] and `beyond` int64, the gathered tokens between a
+    row's end and that of the longest, are None if all are equal. `masks`: by window, once made.
+    """
 
     rows: Ids[Row]
     length: int
     tokens: Tensor
     pages: Tensor
+    lengths: Tensor | None
+    beyond: Tensor | None
+    masks: dict[int | None, Tensor] = field(default_factory=dict)
 
 
 class Reference(Attention):
@@ -50,12 +60,14 @@ class Reference(Attention):
         return None
 
     def begin(self, rows: Rows, block_size: int) -> None:
-        self._rows, alike = [], dict[int, list[Row]]()
+        self._rows, self._groups, short = [], [], list[Row]()
         for row in each_row(rows, block_size):
-            short = row.stop - row.start == 1 and row.length <= SHORT
-            (alike.setdefault(row.length, []) if short else self._rows).append(row)
-        self._rows += [row for some in alike.values() if len(some) < FEW for row in some]
-        self._groups = [_group(some) for some in alike.values() if len(some) >= FEW]
+            (short if row.stop - row.start == 1 and row.length <= SHORT else self._rows).append(row)
+        for some in _near(sorted(short, key=lambda row: row.length)):
+            if len(some) < FEW:
+                self._rows += some
+            else:
+                self._groups.append(_group(some, block_size))
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, rows: Rows, spec: Spec) -> Tensor:
         out = query.new_empty((query.shape[0], query.shape[1], values.shape[-1]))
@@ -78,25 +90,58 @@ def each_row(rows: Rows, block_size: int) -> Iterator[Row]:
         start += queries
 
 
-def _group(rows: Ids[Row]) -> Group:
-    pages = torch.cat([row.pages for row in rows])
-    return Group(rows, rows[0].length, torch.tensor([row.start for row in rows], device=pages.device), pages)
+def _near(rows: Ids[Row]) -> Iterator[Ids[Row]]:
+    """Rows in order of length, up to `MANY` of about one length at a time."""
+    first = 0
+    for at in range(1, len(rows) + 1):
+        if at == len(rows) or at - first == MANY or rows[at].length > NEAR * rows[first].length:
+            yield rows[first:at]
+            first = at
+
+
+def _group(rows: Ids[Row], block_size: int) -> Group:
+    """The last row is the longest. What others lack in pages is page 0."""
+    pages = pad_sequence([row.pages for row in rows], batch_first=True)
+    starts = torch.tensor([row.start for row in rows], device=pages.device)
+    lengths = beyond = None
+    if rows[0].length < rows[-1].length:
+        lengths = torch.tensor([[row.length] for row in rows], device=pages.device)
+        place = torch.arange(pages.shape[1] * block_size, device=pages.device)
+        beyond = ((place >= lengths) & (place < rows[-1].length)).flatten().nonzero().flatten()
+    return Group(rows, rows[-1].length, starts, pages.flatten(), lengths, beyond)
 
 
 def _together(query: Tensor, keys: Tensor, values: Tensor, group: Group, spec: Spec) -> Tensor:
     """`query` [rows, heads, dim]. The heads that share keys are folded into the query length."""
     folded = query.reshape(len(group.rows), keys.shape[2], -1, query.shape[2])
+    first = 0 if spec.window is None else max(0, group.rows[0].length - spec.window)
     found = scaled_dot_product_attention(
-        folded, _gather_all(keys, group, spec), _gather_all(values, group, spec), scale=spec.scale
+        folded, _gather_all(keys, group, first), _gather_all(values, group, first), _seen(group, first, spec.window, query.dtype),
+        scale=spec.scale,
     )
     return found.flatten(1, 2)
 
 
-def _gather_all(cache: Tensor, group: Group, spec: Spec) -> Tensor:
-    """[rows, kv_heads, keys, dim], of the keys that the queries see."""
-    first = 0 if spec.window is None else max(0, group.length - spec.window)
-    pages = cache.index_select(0, group.pages).view(len(group.rows), -1, *cache.shape[2:])
-    return pages[:, first:group.length].transpose(1, 2)
+def _seen(group: Group, first: int, window: int | None, dtype: torch.dtype) -> Tensor | None:
+    """[rows, 1, 1, keys from `first` on]: 0 for those that the queries see, else -inf; None: they see all."""
+    if group.lengths is None:
+        return None
+    if window not in group.masks:
+        place = torch.arange(first, group.length, device=group.lengths.device)
+        hidden = place >= group.lengths
+        if window is not None:
+            hidden |= place < group.lengths - window
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
+        group.masks[window] = mask[:, None, None]
+    return group.masks[window]
+
+
+def _gather_all(cache: Tensor, group: Group, first: int) -> Tensor:
+    """[rows, kv_heads, keys from `first` on, dim]. What a row does not own may hold anything, so it is zeroed."""
+    found = cache.index_select(0, group.pages).flatten(0, 1)
+    if group.beyond is not None:
+        found.index_fill_(0, group.beyond, 0)
+    return found.view(len(group.rows), -1, *cache.shape[2:])[:, first:group.length].transpose(1, 2)
 
 
 def attend_row(query: Tensor, keys: Tensor, values: Tensor, row: Row, spec: Spec, out: Tensor) -> None:

@@ -3,16 +3,15 @@
 // Keys and values are [blocks, block_size, kv_heads, dim] without gaps. The heads that share keys are done together:
 // a tile of 16 keys is brought to float once for all of them. Scores and sums are float, whatever the cache holds.
 
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <vector>
+
+#include "numbers.h"
 
 namespace {
 
 constexpr int LANES = 16;
 constexpr int TILE = 16;
-constexpr int AHEAD = 8;  // keys for which memory is asked early
+constexpr int AHEAD = 16;  // keys for which memory is asked early
 
 typedef float Lanes __attribute__((vector_size(LANES * sizeof(float))));
 
@@ -27,39 +26,6 @@ struct Row {
     int64_t start, queries, length;  // first token of the pass, and how many; keys
     const int32_t* pages;
 };
-
-struct Bf16 {
-    uint16_t bits;
-};
-
-inline float to_float(float x) { return x; }
-
-inline float to_float(Bf16 x) {
-    uint32_t wide = uint32_t(x.bits) << 16;
-    float y;
-    std::memcpy(&y, &wide, sizeof y);
-    return y;
-}
-
-inline void store(float x, float* to) { *to = x; }
-
-inline void store(float x, Bf16* to) {
-    uint32_t wide;
-    std::memcpy(&wide, &x, sizeof wide);
-    to->bits = uint16_t((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);  // to nearest, ties to even
-}
-
-// exp for x <= 0, to about two units in the last place: 2^n times a polynomial for the rest.
-inline float exp_down(float x) {
-    float t = std::max(x, -87.0f) * 1.44269504f;
-    int n = int(t - 0.5f);
-    float f = (t - float(n)) * 0.69314718f;
-    float p = 1.0f + f * (1.0f + f * (0.5f + f * (1.0f / 6 + f * (1.0f / 24 + f * (1.0f / 120 + f * (1.0f / 720))))));
-    int32_t bits = (n + 127) << 23;
-    float power;
-    std::memcpy(&power, &bits, sizeof power);
-    return p * power;
-}
 
 inline float capped(float score, float cap) {
     float e = exp_down(-2.0f * (score < 0 ? -score : score) / cap);
@@ -157,44 +123,45 @@ void find_slots(const Row& row, int64_t block_size, std::vector<int64_t>& slots)
         for (int64_t i = 0; i < block_size && at < row.length; ++i) slots[size_t(at++)] = row.pages[page] * block_size + i;
 }
 
-// All heads that share keys `head`, for one query that sees the keys `first` to `last`.
+// All heads of one query that sees the keys `first` to `last`. A tile of keys is read for all heads before the next one:
+// memory is walked in order.
 template <typename T, int KEY, int VALUE>
-void one_query(const T* query, const T* keys, const T* values, T* out, const Shape& s, int64_t head, int64_t first,
-               int64_t last, Buffers& b) {
+void one_query(const T* query, const T* keys, const T* values, T* out, const Shape& s, int64_t first, int64_t last,
+               Buffers& b) {
     int64_t group = s.heads / s.kv_heads, width = (last - first + TILE - 1) / TILE * TILE;
     int64_t kc = vectors(s.key_dim), vc = vectors(s.value_dim);
-    b.query.assign(size_t(group * kc), Lanes{});
-    b.sum.assign(size_t(group * vc), Lanes{});
+    b.query.assign(size_t(s.heads * kc), Lanes{});
+    b.sum.assign(size_t(s.heads * vc), Lanes{});
     b.tile.resize(size_t(TILE * std::max(kc, vc)));
-    b.scores.resize(size_t(group * width));
-    b.norms.resize(size_t(group));
+    b.scores.resize(size_t(s.heads * width));
+    b.norms.resize(size_t(s.heads));
     float* tile = reinterpret_cast<float*>(b.tile.data());
-    for (int64_t g = 0; g < group; ++g) {
-        const T* from = query + (head * group + g) * s.head_stride;
-        float* to = reinterpret_cast<float*>(&b.query[size_t(g * kc)]);
-        for (int64_t d = 0; d < s.key_dim; ++d) to[d] = to_float(from[d]);
-    }
-    for (int64_t at = first; at < last; at += TILE) {
-        load_tile<T, KEY>(keys, s, s.key_dim, head, &b.slots[size_t(at)], std::min<int64_t>(TILE, last - at), tile);
-        for (int64_t g = 0; g < group; ++g) {
-            Lanes found = tile_scores<KEY>(&b.query[size_t(g * kc)], b.tile.data(), s.key_dim);
-            std::memcpy(&b.scores[size_t(g * width + at - first)], &found, sizeof found);
-        }
-    }
     float* scores = b.scores.data();
-    for (int64_t g = 0; g < group; ++g) {
-        b.norms[size_t(g)] = soften(scores + g * width, last - first, s.scale, s.softcap);
-        std::fill(scores + g * width + (last - first), scores + (g + 1) * width, 0.0f);
+    for (int64_t h = 0; h < s.heads; ++h) {
+        float* to = reinterpret_cast<float*>(&b.query[size_t(h * kc)]);
+        for (int64_t d = 0; d < s.key_dim; ++d) to[d] = to_float(query[h * s.head_stride + d]);
     }
-    for (int64_t at = first; at < last; at += TILE) {
-        load_tile<T, VALUE>(values, s, s.value_dim, head, &b.slots[size_t(at)], std::min<int64_t>(TILE, last - at), tile);
-        for (int64_t g = 0; g < group; ++g)
-            add_tile<VALUE>(scores + g * width + at - first, b.tile.data(), s.value_dim, &b.sum[size_t(g * vc)]);
+    for (int64_t at = first; at < last; at += TILE)
+        for (int64_t kv = 0; kv < s.kv_heads; ++kv) {
+            load_tile<T, KEY>(keys, s, s.key_dim, kv, &b.slots[size_t(at)], std::min<int64_t>(TILE, last - at), tile);
+            for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+                Lanes found = tile_scores<KEY>(&b.query[size_t(h * kc)], b.tile.data(), s.key_dim);
+                std::memcpy(scores + h * width + at - first, &found, sizeof found);
+            }
+        }
+    for (int64_t h = 0; h < s.heads; ++h) {
+        b.norms[size_t(h)] = soften(scores + h * width, last - first, s.scale, s.softcap);
+        std::fill(scores + h * width + (last - first), scores + (h + 1) * width, 0.0f);
     }
-    for (int64_t g = 0; g < group; ++g) {
-        const float* from = reinterpret_cast<const float*>(&b.sum[size_t(g * vc)]);
-        T* to = out + (head * group + g) * s.value_dim;
-        for (int64_t d = 0; d < s.value_dim; ++d) store(from[d] * b.norms[size_t(g)], to + d);
+    for (int64_t at = first; at < last; at += TILE)
+        for (int64_t kv = 0; kv < s.kv_heads; ++kv) {
+            load_tile<T, VALUE>(values, s, s.value_dim, kv, &b.slots[size_t(at)], std::min<int64_t>(TILE, last - at), tile);
+            for (int64_t h = kv * group; h < (kv + 1) * group; ++h)
+                add_tile<VALUE>(scores + h * width + at - first, b.tile.data(), s.value_dim, &b.sum[size_t(h * vc)]);
+        }
+    for (int64_t h = 0; h < s.heads; ++h) {
+        const float* from = reinterpret_cast<const float*>(&b.sum[size_t(h * vc)]);
+        for (int64_t d = 0; d < s.value_dim; ++d) store(from[d] * b.norms[size_t(h)], out + h * s.value_dim + d);
     }
 }
 
@@ -206,9 +173,8 @@ void all_rows(const T* query, const T* keys, const T* values, T* out, const Shap
         for (int64_t q = 0; q < rows[r].queries; ++q) {
             int64_t token = rows[r].start + q, last = rows[r].length - rows[r].queries + q + 1;
             int64_t first = s.window > 0 ? std::max<int64_t>(0, last - s.window) : 0;
-            for (int64_t head = 0; head < s.kv_heads; ++head)
-                one_query<T, KEY, VALUE>(query + token * s.token_stride, keys, values,
-                                         out + token * s.heads * s.value_dim, s, head, first, last, buffers);
+            one_query<T, KEY, VALUE>(query + token * s.token_stride, keys, values, out + token * s.heads * s.value_dim,
+                                     s, first, last, buffers);
         }
     }
 }

@@ -1,5 +1,6 @@
-"""Compiles a C++ file into a shared library, once for each machine."""
+"""Compiles a C++ file, with the headers beside it, into a shared library, once for each machine."""
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -19,6 +20,15 @@ PATIENCE = 300
 
 class BuildError(ValueError):
     """There is no library, for the reason in the message."""
+
+
+def load(source: Path) -> ctypes.CDLL:
+    """The library of a source file, in this process. Raises `BuildError`."""
+    path = build(source)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BuildError(f"{path} cannot be loaded: {error}") from error
 
 
 def build(source: Path) -> Path:
@@ -54,7 +64,8 @@ def _folder() -> Path:
 def _identity(source: Path, compiler: str) -> str:
     """What the library depends on. `-march=native` makes code for this processor alone."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=False)
-    parts = (source.read_text(encoding="utf-8"), " ".join(FLAGS), version.stdout, _processor())
+    files = [source, *sorted(source.parent.glob("*.h"))]
+    parts = (*(file.read_text(encoding="utf-8") for file in files), " ".join(FLAGS), version.stdout, _processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
