@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from ..engine.errors import PolicyError
 from .difference import Difference
 from .formats import replay_of
@@ -83,6 +85,8 @@ def read(path: Path) -> Mapping[str, Any]:
         raise ValueError(f"not JSON: {error}") from error
     if not isinstance(trace, dict) or not isinstance(trace.get("steps"), list):
         raise ValueError("not a golden trace: it has no steps")
+    if odd := [place for place, step in enumerate(trace["steps"]) if not isinstance(step, dict)]:
+        raise ValueError(f"not a golden trace: steps[{odd[0]}] is no object")
     return trace
 
 
@@ -93,5 +97,9 @@ def _frames(trace: Mapping[str, Any]) -> Iterator[Any]:
         raise
     except KeyError as error:
         raise ValueError(f"not a whole trace: it has no {error}") from error
-    except (TypeError, IndexError, AttributeError) as error:
+    except ValidationError as error:
+        first = error.errors()[0]
+        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise ValueError(f"its settings are none of {trace.get('engine')}'s: {told}") from error
+    except (TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"not a trace of {trace.get('engine')}: {error}") from error

@@ -22,6 +22,7 @@ KNOWN = load_known(GOLDEN / "known.yaml") if (GOLDEN / "known.yaml").exists() el
 PACKED = gzip.compress(b'{"engine": "vllm", "config": {}, "steps": []}', mtime=0)
 RICH = GOLDEN / "vllm" / "g01_aborts.json.gz"
 """Has aborts, hits and several requests."""
+SGLANG = GOLDEN / "sglang" / "s01_single.normal.json.gz"
 
 
 @pytest.mark.parametrize("path", FILES, ids=[f"{path.parent.name}/{path.name}" for path in FILES])
@@ -118,6 +119,18 @@ def test_what_is_said_of_the_run_is_compared(
     assert found is not None and found.field in fields
 
 
+@pytest.mark.parametrize(("source", "setting", "told"), [
+    (RICH, {"watermark": 2}, "its settings are none of vllm's: watermark: Input should be less than 1"),
+    (SGLANG, {"schedule_policy": "x"}, "its settings are none of sglang's: schedule_policy: Input should be 'fcfs', "),
+    (SGLANG, {"page_size": 0}, "not a trace of sglang: "),
+])
+def test_settings_that_no_engine_has_are_told(
+    source: Path, setting: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    broken = check(changed(tmp_path, lambda trace: trace["config"].update(setting), source), {}).broken
+    assert broken is not None and broken.startswith(told) and "\n" not in broken
+
+
 def test_values_are_of_one_kind() -> None:
     assert not same(True, 1, ordered=False) and same(1, 1.0, ordered=False)
     assert same({"a": 1, "b": 2}, {"b": 2, "a": 1}, ordered=False)
@@ -182,6 +195,7 @@ def test_a_known_difference_passes_where_it_is_and_nowhere_else(tmp_path: Path) 
     (b"\xff\xfe", "not JSON"),
     (b"[1, 2]", "not a golden trace: it has no steps"),
     (b"{}", "not a golden trace: it has no steps"),
+    (b'{"steps": [{}, 5]}', "not a golden trace: steps[1] is no object"),
     (b'{"engine": "orca", "steps": []}', "a trace of engine 'orca', which none of mistral.rs, sglang, vllm is"),
     (b'{"engine": "vllm", "steps": []}', "not a whole trace: it has no 'config'"),
     (RICH.read_bytes()[:500], "not a whole gzip file"),

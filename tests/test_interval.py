@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
@@ -108,6 +109,9 @@ def test_a_wrong_option_is_named() -> None:
         log_style("vllm9")
     with pytest.raises(ValueError, match="interval: 0 seconds; it has to be above 0"):
         interval_lines(run, interval=0)
+    for style in ("mistralrs", "vllm", "sglang"):
+        with pytest.raises(ValueError, match="interval: inf"):
+            interval_lines(run, style, inf)
     with pytest.raises(ValueError, match="rate: 'daily'; it has to be one of interval, lifetime"):
         interval_lines(run, rate="daily")
 

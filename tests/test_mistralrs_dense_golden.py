@@ -13,9 +13,11 @@ Fifteen mutations tried, and what catches each: the mean of the priorities inste
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from arcsim.conform.difference import Difference
 from arcsim.conform.mistralrs_dense import replay
 
 FOLDER = Path(__file__).parent / "golden" / "mistralrs_dense"
@@ -36,3 +38,32 @@ def test_a_wrong_trace_is_not_identical() -> None:
     trace["steps"][-1]["completion_lens_after"] = [18]
     *same, last, _ = replay(trace)
     assert all(frame.found == frame.expected for frame in same) and last.found != last.expected
+
+
+def load(name: str) -> Any:
+    return json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
+
+
+@pytest.mark.parametrize("name", ["v0.9.0_hand", "v0.9.5_hand", "v0.9.0_b8_spread64"])
+@pytest.mark.parametrize("length", [0, 5, -1])
+def test_a_trace_cut_short_is_not_identical(name: str, length: int) -> None:
+    trace = load(name)
+    *same, last = replay(trace | {"steps": trace["steps"][:length]})
+    assert all(frame.found == frame.expected for frame in same)
+    assert last.found["unfinished"] and last.found != last.expected
+
+
+def test_a_step_after_the_end_is_not_identical() -> None:
+    trace = load("v0.9.5_hand")
+    steps = [*trace["steps"], {"prompt_lens_after": [], "completion_lens_after": []}]
+    *_, last = replay(trace | {"steps": steps})
+    assert (last.expected["steps"], last.found["steps"]) == (10, 9)
+
+
+@pytest.mark.parametrize("value", [None, ["x"], [None], 6, [6, "x"]])
+@pytest.mark.parametrize("field", ["prompt_lens_after", "completion_lens_after", "new"])
+def test_what_is_no_list_of_lengths_is_a_difference(field: str, value: object) -> None:
+    trace = load("v0.9.5_hand")
+    trace["steps"][2][field] = value
+    different = [frame.step for frame in replay(trace) if Difference.first(frame) is not None]
+    assert different == [3]

@@ -1,6 +1,7 @@
 """mistral.rs's interval log line, as its logger thread would have printed it."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -63,7 +64,7 @@ def lines(
 
 
 def _check(interval: float, rate: str, throughput: str) -> None:
-    if not interval > 0:
+    if not 0 < interval < inf:
         raise ValueError(f"interval: {interval} seconds; it has to be above 0")
     for name, value, allowed in (("rate", rate, get_args(Rate)), ("throughput", throughput, get_args(Throughput))):
         if value not in allowed:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def lines(run: Run, interval: float = INTERVAL, *, graph: str = "cuda graph", **
     scheduled by then. Throughputs are per second since the line of the same kind before it. `graph`: what the engine
     calls its captured graphs on this device; on a CPU it captures none. Raises ValueError for an `interval` below 1.
     """
-    if interval < 1:
+    if not 1 <= interval < inf:
         raise ValueError(f"interval: {interval} decode steps; it has to be at least 1")
     columns = _Columns(run)
     found = [*_prefills(columns, graph), *_decodes(columns, int(interval), graph), *_retractions(run, columns)]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def lines(run: Run, interval: float = INTERVAL, **_: Any) -> list[VllmLine]:
     A prompt counts when its first token is there, with the tokens that were not a prefix hit; a generated token when
     its step ends. Where nothing counted in a window and in the one before it, the line goes to DEBUG and is left out.
     """
-    if not interval > 0:
+    if not 0 < interval < inf:
         raise ValueError(f"interval: {interval} seconds; it has to be above 0")
     log = _Log(run, interval)
     active = np.union1d(log.prompt.ticks, log.generated.ticks)
