@@ -57,6 +57,16 @@ def test_vllm_bench_without_start_times_says_so(tmp_path: Path) -> None:
     assert "does not say when requests were sent" in found.report.notes[0]
 
 
+def test_a_request_that_does_not_say_when_it_was_sent_is_left_out(tmp_path: Path) -> None:
+    """Not known, or no number that a float holds."""
+    for start in (None, 10**400, float("inf")):
+        found = loaded(tmp_path, bench(start_times=[4, start, 5]))
+        assert found.run.request_column("arrival").tolist() == [0, 1] and found.run.requests.num_rows == 2
+        assert found.report.notes[-1] == "1 requests do not say when they were sent, and were left out"
+    with pytest.raises(ImportFault, match="no request in it"):
+        loaded(tmp_path, bench(start_times=[None] * 3))
+
+
 def test_pieces_of_several_tokens_and_answers_that_were_not_streamed_are_told(tmp_path: Path) -> None:
     found = loaded(tmp_path, bench(output_lens=[7, 2, 0], itls=[[0.1, 0.2], [], []]))
     assert "1 requests came in other pieces than tokens" in found.report.notes[0]
@@ -71,8 +81,6 @@ def test_vllm_bench_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         loaded(tmp_path, told)
     with pytest.raises(ImportFault, match="3 input_lens, 3 output_lens, 2 ttfts, 3 itls: not of one run"):
         loaded(tmp_path, bench(ttfts=[1, 2]))
-    endless = loaded(tmp_path, bench(start_times=[0, 10**400, 1]))
-    assert np.isnan(endless.run.request_column("arrival")).tolist() == [False, True, False]
     with pytest.raises(ImportFault, match=r"result.json:1: not readable as JSON .*is the file whole"):
         read(tmp_path, json.dumps(bench())[:-20], name="result.json")
 

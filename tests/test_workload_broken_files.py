@@ -1,5 +1,6 @@
 """What cannot be read: one message with file, line and reason, and never half a workload."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,11 @@ def test_a_folder(tmp_path: Path) -> None:
     assert "is a folder without ServeGen files" in message(tmp_path)
     assert "is a folder" in message(tmp_path, format="azure")
     assert "is a folder" in message(tmp_path, format="plain")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "pipe is a pipe or a device" in message(tmp_path / "pipe")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,16 @@ from .error import WorkloadError
 def find(path: str, base: Path | None) -> Path:
     """A relative path is looked for in `base` (the folder of the configuration file), then in the current folder.
 
-    Raises WorkloadError where there is nothing of that name.
+    Raises WorkloadError where there is nothing of that name, or a pipe, which could not be read twice.
     """
     given = Path(path).expanduser()
     folders = [folder for folder in (base, Path.cwd()) if folder is not None]
     for folder in folders:
-        if (folder / given).exists():
-            return folder / given
+        found = folder / given
+        if found.is_file() or found.is_dir():
+            return found
+        if found.exists():
+            raise WorkloadError(f"{found} is a pipe or a device, and a workload is read more than once: give a file")
     looked = "" if given.is_absolute() else f" in {' or '.join(dict.fromkeys(str(folder) for folder in folders))}"
     raise WorkloadError(f"no file {path}{looked}: workload paths are relative to the configuration file")
 

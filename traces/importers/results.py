@@ -18,13 +18,16 @@ _TIMES = ("arrival", "first_token", "finish")
 def request_run(path: Path, engine: str, rows: Sequence[Row], notes: list[str], client: Mapping[str, Any]) -> Run:
     """A run of requests alone, numbered r0, r1, ... in the order of `rows`; times count from the first arrival.
 
-    `client`: what the file says of how it was measured. Raises ImportFault for a file without requests.
+    A request that does not say when it was sent is left out, with a note. `client`: what the file says of how it was
+    measured. Raises ImportFault for a file without requests.
     """
-    if not rows:
+    sent = [row for row in rows if isfinite(row["arrival"])]
+    if not sent:
         raise ImportFault(f"{path}: no request in it")
-    arrivals = [row["arrival"] for row in rows if isfinite(row["arrival"])]
-    start = min(arrivals, default=0.0)
-    shifted = ({"id": f"r{number}", **_shifted(row, start)} for number, row in enumerate(rows))
+    if len(sent) < len(rows):
+        notes = [*notes, f"{len(rows) - len(sent)} requests do not say when they were sent, and were left out"]
+    start = min(row["arrival"] for row in sent)
+    shifted = ({"id": f"r{number}", **_shifted(row, start)} for number, row in enumerate(sent))
     known = {name: value for name, value in client.items() if isinstance(value, str | int | float)}
     return run_from_rows(requests=shifted, meta={"engine": engine, "notes": notes, "client": known})
 
@@ -66,7 +69,7 @@ def number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return nan
     try:
-        return float(value)
+        return float(value) if isfinite(value) else nan
     except OverflowError:
         return nan
 
