@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -238,7 +239,8 @@ def main() -> None:
     print(f"\n{LLAMA}.")
     if given.json is not None:
         given.json.write_text(json.dumps(
-            {"setting": asdict(setting), "machine": facts, "rates": [asdict(rate) for rate in rates]}, indent=2
+            {"setting": asdict(setting), "machine": facts, "load": os.getloadavg(),
+             "rates": [asdict(rate) for rate in rates]}, indent=2
         ) + "\n")
 
 

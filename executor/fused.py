@@ -56,7 +56,7 @@ def _norm(module: nn.Module, kernels: Elementwise) -> bool:
 
 
 def _activation(module: nn.Module, kernels: Elementwise) -> bool:
-    parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    parts: list[Any] = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
     if not hasattr(module, "act_fn") or not all(isinstance(part, nn.Module) for part in parts):
         return False
     gate, up, down = parts

@@ -116,7 +116,8 @@ def _together(query: Tensor, keys: Tensor, values: Tensor, group: Group, spec: S
     folded = query.reshape(len(group.rows), keys.shape[2], -1, query.shape[2])
     first = 0 if spec.window is None else max(0, group.rows[0].length - spec.window)
     found = scaled_dot_product_attention(
-        folded, _gather_all(keys, group, first), _gather_all(values, group, first), _seen(group, first, spec.window, query.dtype),
+        folded, _gather_all(keys, group, first), _gather_all(values, group, first),
+        _seen(group, first, spec.window, query.dtype),
         scale=spec.scale,
     )
     return found.flatten(1, 2)
