@@ -94,7 +94,7 @@ def run_gpu(
     json: Json = False,
 ) -> None:
     """Run an experiment on a real model with a paged KV cache, on a GPU or a CPU: every step is measured. Needs
-    arcsim[executor]."""
+    the extra `executor`."""
     from .experiment.document import load
     from .experiment.plan import plan
     from .experiment.torch_needed import torch_needed
@@ -312,7 +312,7 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Measure designed steps of a model on this machine and fit the latency model that `simulate` takes. Needs
-    arcsim[executor]."""
+    the extra `executor`."""
     from .console import print_json
     from .console_calibrate import print_calibration, warn, watched
     from .experiment.fit import known_kind
