@@ -106,16 +106,17 @@ def _random(config: PretrainedConfig, dtype: torch.dtype, device: torch.device, 
 
 
 def _stored(weights: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    read: Any = AutoModelForCausalLM.from_pretrained
     try:
-        network, found = AutoModelForCausalLM.from_pretrained(
+        loaded: tuple[PreTrainedModel, dict[str, Any]] = read(
             weights, dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     except Exception as error:  # broken files, missing packages of a quantised format, ...
         raise ExecutorError(f"{weights}: the weights cannot be loaded: {first_line(error)}") from error
+    network, found = loaded
     _refuse_partial(weights, sorted(found["missing_keys"]))
     nn.Module.to(network, device)
-    stored: PreTrainedModel = network
-    return stored
+    return network
 
 
 def _refuse_partial(weights: Path, missing: list[str]) -> None:
