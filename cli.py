@@ -172,7 +172,7 @@ def import_(
     year: Annotated[int, typer.Option(min=1970, max=9998, help="Of its first line, where its clock has none.")] = 2026,
     tz: Annotated[str, typer.Option(help="Time zone of its clock: UTC, +02:00, Europe/Berlin.")] = "UTC",
     rank: Annotated[int, typer.Option(min=0, help="Whose lines to take, where several engines wrote them.")] = 0,
-    offset: Annotated[float, typer.Option(help="Seconds to add to every time.")] = 0.0,
+    offset: Annotated[float, typer.Option(min=-1e11, max=1e11, help="Seconds to add to every time.")] = 0.0,
     wrapped: Annotated[bool, typer.Option("--wrapped", help="Join lines that were wrapped by a paste.")] = False,
     json: Json = False,
 ) -> None:

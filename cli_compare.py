@@ -12,7 +12,8 @@ def compare(
     a: Annotated[Path, typer.Argument(help="A run folder.")],
     b: Annotated[Path, typer.Argument(help="Another one, of the same or another arm.")],
     offset: Annotated[
-        float | None, typer.Option(help="Seconds to add to the times of b (left out: found, and printed).")
+        float | None,
+        typer.Option(min=-1e11, max=1e11, help="Seconds to add to the times of b (left out: found, and printed)."),
     ] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Also write a page that overlays them.")] = None,
     json: Json = False,

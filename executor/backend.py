@@ -100,7 +100,10 @@ class MeasuredBackend:
     def warm_up(self) -> None:
         """Run passes of several shapes before anything is measured. The cache must be unused."""
         start = self._now()
-        passes = warm_up(self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows)
+        passes = warm_up(
+            self.builder, self.runner, blocks=self._blocks, block_size=self._block_size, rows=self._rows,
+            positions=self.model.max_model_len,
+        )
         self._warm_up = {"passes": passes, "seconds": self._now() - start}
 
     def launch(self, step: Step) -> None:

@@ -113,14 +113,24 @@ def _random(config: PretrainedConfig, dtype: torch.dtype, device: torch.device, 
 
 
 def _stored(weights: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    read: Any = AutoModelForCausalLM.from_pretrained
     try:
-        network: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            weights, dtype=dtype, local_files_only=True, use_safetensors=True
+        loaded: tuple[PreTrainedModel, dict[str, Any]] = read(
+            weights, dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     except Exception as error:  # broken files, missing packages of a quantised format, ...
         raise ExecutorError(f"{weights}: the weights cannot be loaded: {first_line(error)}") from error
+    network, found = loaded
+    _refuse_partial(weights, sorted(found["missing_keys"]))
     nn.Module.to(network, device)
     return network
+
+
+def _refuse_partial(weights: Path, missing: list[str]) -> None:
+    """What a checkpoint lacks transformers would draw at random."""
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ExecutorError(f"{weights}: the weights are not whole: they lack {missing[0]}{more} of the model's")
 
 
 def _paged(found: Prospect, network: PreTrainedModel, seed: int) -> PagedModel:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from ..models.dtype import canonical
@@ -39,6 +40,15 @@ class Prospect:
     @property
     def max_model_len(self) -> int | None:
         return getattr(self.text, "max_position_embeddings", None)
+
+    @property
+    def positions(self) -> int | None:
+        """Rows of a table of positions, as GPT-2 has one; None where they are computed (rotary), for any length."""
+        known, tokens = self.max_model_len, self.shell.get_input_embeddings()
+        if known is None:
+            return None
+        tables = (part for part in self.shell.modules() if isinstance(part, nn.Embedding) and part is not tokens)
+        return known if any(known <= each.num_embeddings <= known + 2 for each in tables) else None
 
     @property
     def supports_paged_attention(self) -> bool:

@@ -25,6 +25,10 @@ class Model(Protocol):
     def max_model_len(self) -> int | None: ...
 
     @property
+    def positions(self) -> int | None:
+        """Beyond which it cannot run; None where nothing says so."""
+
+    @property
     def supports_paged_attention(self) -> bool: ...
 
     def require(self, kv_tokens: int) -> None:
@@ -119,6 +123,7 @@ class _Builder(Builder):
         return [key for key in super()._ignored(engine, policy) if key not in ("num_blocks", "block_size")]
 
     def _refuse(self, policy: Policy) -> None:
+        self._refuse_length(policy.engine.max_model_len)
         name = self._raw["policy"]["name"]
         if policy.speculates:
             raise UserError(
@@ -129,6 +134,14 @@ class _Builder(Builder):
             raise UserError(
                 f"{self._config.where('policy')}: {name} keeps no ledger (Policy.ledger), so nobody says where its KV "
                 "lies; the executor runs policies that give each sequence its block_table"
+            )
+
+    def _refuse_length(self, longest: int | None) -> None:
+        positions = self._model.positions
+        if positions is not None and longest is not None and longest > positions:
+            raise UserError(
+                f"{self._config.where('engine.max_model_len')}: {self._model.name} has a table of {positions:,} "
+                f"positions, found {longest:,}; leave the key out, or take at most {positions:,}"
             )
 
 

@@ -120,6 +120,7 @@ def test_a_wrong_option_is_named_as_it_was_given(tmp_path: Path, option: tuple[s
     (("simulate",), "Missing option '--config'"), (("simulat",), "No such command 'simulat'"),
     (("simulate", "-c", "h200_ragged", "--jobs", "0"), "--jobs"), (("show",), "Missing argument"),
     (("show", "x", "--interval", "soon"), "--interval"), (("fit", "x"), "Missing option '--out'"),
+    (("import", "x", "--offset", "nan"), "--offset"), (("compare", "x", "y", "--offset", "inf"), "--offset"),
 ])
 def test_a_command_that_cannot_be_read_is_explained(arguments: tuple[str, ...], message: str) -> None:
     left = arcsim(*arguments)

@@ -1,5 +1,7 @@
 """The measured backend in the engine's loop: clocks, outputs that end by themselves, what goes wrong in the middle."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from arcsim.engine.loop import Loop
 from arcsim.executor import backend as backend_module
 from arcsim.executor.backend import MeasuredBackend, _Pending
 from arcsim.executor.errors import ExecutorError
+from arcsim.executor.model import load_model
 from arcsim.policies.base import EngineConfig
 from arcsim.workloads.arrival import Arrival
 
@@ -176,6 +179,16 @@ def test_warming_up_changes_no_token() -> None:
     warm.warm_up()
     Loop(policy("continuous", ENGINE), AtOnce(requests), warm).run()
     assert warm.tokens == cold
+
+
+def test_warming_up_keeps_to_the_positions_of_a_model(tmp_path: Path) -> None:
+    """GPT-2 has a table of them: there is no position beyond."""
+    shape = {"model_type": "gpt2", "vocab_size": 50, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 24}
+    (tmp_path / "gpt2.json").write_text(json.dumps(shape | {"bos_token_id": 1, "eos_token_id": 2}), encoding="utf-8")
+    model = load_model(str(tmp_path / "gpt2.json"), dtype="float32")
+    backend = MeasuredBackend(model, blocks=40, block_size=32, max_num_seqs=4)
+    backend.warm_up()
+    assert backend.facts()["warm_up"]["passes"] > 0
 
 
 def test_the_record_of_a_run() -> None:

@@ -123,6 +123,17 @@ def test_a_pool_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         MeasuredBackend(tiny("qwen2"), blocks=1_000_000, block_size=16)
 
 
+def test_weights_that_lack_a_layer(tmp_path: Path) -> None:
+    """They would be drawn at random, under the name of a checkpoint."""
+    original("llama").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    load_model(str(tmp_path))
+    config["num_hidden_layers"] += 1
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ExecutorError, match=r"they lack model\.layers\.2\..* and 8 more of the model's"):
+        load_model(str(tmp_path))
+
+
 def test_directories_that_lack_something(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError, match="needs a config.json"):
         load_model(str(tmp_path))

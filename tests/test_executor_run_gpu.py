@@ -262,6 +262,15 @@ def test_a_cuda_device_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_loading")
+def test_more_positions_than_the_model_has(tmp_path: Path) -> None:
+    """GPT-2 has a table of them; rotary ones are computed."""
+    shape = {"model_type": "gpt2", "vocab_size": 50, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 24}
+    model = written(tmp_path, json.dumps(shape), "gpt2.json")
+    found = refused(run_gpu(tmp_path, ONE, "--set", "engine.max_model_len=25", model=model))
+    assert "engine.max_model_len: gpt2 has a table of 24 positions, found 25" in found
+
+
+@pytest.mark.usefixtures("no_loading")
 def test_models_that_cannot_run(tmp_path: Path) -> None:
     """A directory without weights, a recurrent model, one whose weights are more than is free, an unknown one, none."""
     empty = tmp_path / "empty"
