@@ -21,8 +21,8 @@ class Clock:
     """Takes the stamps of one log in order.
 
     `year` is that of the first stamp without one; it goes on at New Year. A clock without a date begins at the first
-    day of that year and goes on at midnight. A clock that jumps back further than `JITTER` goes on from where it was
-    (`jumps` counts that).
+    day of that year and goes on at midnight. Where the clocks of the zone change, what passes is what counts. A clock
+    that jumps back further than `JITTER` goes on from where it was (`jumps` counts that).
     """
 
     def __init__(self, year: int, zone: str) -> None:
@@ -32,6 +32,7 @@ class Clock:
         self._last: float | None = None
         self._raw = self._shift = 0.0
         self._first_day: int | None = None
+        self._repeated = False
         self.jumps = 0
 
     def seconds(self, text: str) -> float:
@@ -51,8 +52,9 @@ class Clock:
         if self._first_day is None:
             return None
         try:
-            naive = datetime.fromordinal(self._first_day) + timedelta(seconds=round(seconds, 6))
-            return naive.replace(tzinfo=self._zone).isoformat()
+            start = datetime.fromordinal(self._first_day).replace(tzinfo=self._zone)
+            passed = start.astimezone(UTC) + timedelta(seconds=round(seconds, 6))
+            return passed.astimezone(self._zone).isoformat()
         except (OverflowError, ValueError):  # a date that no calendar has
             return None
 
@@ -90,7 +92,18 @@ class Clock:
         return found
 
     def _dated(self, year: int, month: int, day: int, time: list[str]) -> float:
-        return self._since_first(_ordinal(year, month) + day) * DAY + _of_day(time)
+        wall = self._since_first(_ordinal(year, month) + day) * DAY + _of_day(time)
+        return wall - self._put_forward(wall) if isinstance(self._zone, ZoneInfo) else wall
+
+    def _put_forward(self, wall: float) -> float:
+        """Seconds by which the zone's clocks have been put forward between the first midnight and then. An hour that
+        comes twice is the second one where the log has been through the first."""
+        start = datetime.fromordinal(self._first_day or 1).replace(tzinfo=self._zone)
+        at = start + timedelta(seconds=wall)
+        once, again = ((_beyond_utc(at.replace(fold=fold)) - _beyond_utc(start)).total_seconds() for fold in (0, 1))
+        late = self._last is not None and wall - once + self._shift < self._last - JITTER
+        self._repeated = once != again and (self._repeated or late)
+        return again if self._repeated else once
 
     def _since_first(self, day: int) -> int:
         if self._first_day is None:
@@ -134,6 +147,10 @@ SHAPES: tuple[tuple[re.Pattern[str], Callable[[Clock, re.Match[str]], float]], .
 def _ordinal(year: int, month: int) -> int:
     """Of the day before the first of a month, as far as there is such a month."""
     return date(max(year, 1), min(max(month, 1), 12), 1).toordinal() - 1
+
+
+def _beyond_utc(moment: datetime) -> timedelta:
+    return moment.utcoffset() or timedelta()
 
 
 def _of_day(time: list[str]) -> float:
