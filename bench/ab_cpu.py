@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from arcsim.traces.decisions import equal_steps
@@ -26,21 +27,21 @@ LIMITS = ("--rows", 32, "--tokens", 3072, "--context", 192, "--block-size", 32)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One variant in one cell, on both arms."""
+    """One variant in one cell, on both arms; `measured` once in each round."""
 
     cell: str
     variant: str
-    measured: Run
+    measured: Sequence[Run]
     simulated: Run
 
     @property
     def identical(self) -> bool:
-        return equal_steps(self.measured, self.simulated)
+        return all(equal_steps(each, self.simulated) for each in self.measured)
 
     @property
     def rates(self) -> tuple[float, float]:
-        """Tokens per second, measured and simulated."""
-        return scalar(self.measured, "throughput"), scalar(self.simulated, "throughput")
+        """Tokens per second, measured (median of the rounds) and simulated."""
+        return median(scalar(each, "throughput") for each in self.measured), scalar(self.simulated, "throughput")
 
 
 def arcsim(*arguments: object) -> None:
@@ -52,19 +53,23 @@ def arcsim(*arguments: object) -> None:
         done.check_returncode()
 
 
-def pairs(folder: Path, model: str, clock: str) -> list[Pair]:
+def pairs(folder: Path, model: str, clock: str, rounds: int) -> list[Pair]:
     """Everything is run anew but what the folder holds already."""
-    latency, measured, simulated = folder / "latency.yaml", folder / "measured", folder / "simulated"
+    latency, simulated = folder / "latency.yaml", folder / "simulated"
+    measured = [folder / f"measured_{number}" for number in range(1, rounds + 1)]
     on_cpu = ("--device", "cpu", "--threads", 1, "--clock", clock)
     common = ("-c", "ab_cpu", "--quiet")
     if not latency.exists():
         arcsim("calibrate", "--model", model, *on_cpu, *LIMITS, "--out", latency)
-    if not measured.exists():
-        arcsim("run-gpu", *common, "--model", model, *on_cpu, "-o", measured)
+    for round_ in measured:
+        if not round_.exists():
+            arcsim("run-gpu", *common, "--model", model, *on_cpu, "-o", round_)
     arcsim("simulate", *common, "--set", f"latency={latency}", "-o", simulated)
-    places = sorted(path.parent.relative_to(measured) for path in measured.rglob("run.json"))
-    return [Pair(str(place.parent), place.name, Run.load(measured / place), Run.load(simulated / place))
-            for place in places]
+    places = sorted(path.parent.relative_to(simulated) for path in simulated.rglob("run.json"))
+    return [
+        Pair(str(place.parent), place.name, [Run.load(each / place) for each in measured], Run.load(simulated / place))
+        for place in places
+    ]
 
 
 def table(found: Sequence[Pair]) -> Iterator[str]:
@@ -74,7 +79,7 @@ def table(found: Sequence[Pair]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|"
     for pair in found:
         speedups = [rate / of for rate, of in zip(pair.rates, base[pair.cell], strict=True)]
-        width = pair.measured.column("forward_width").mean()
+        width = pair.measured[0].column("forward_width").mean()
         yield (
             f"| {pair.cell} | {pair.variant} | {'identical' if pair.identical else 'DIFFERENT'} | {width:.2f} | "
             f"{pair.rates[0]:.1f} | {pair.rates[1]:.1f} | {speedups[0]:.2f} | {speedups[1]:.2f} | "
@@ -82,8 +87,8 @@ def table(found: Sequence[Pair]) -> Iterator[str]:
         )
 
 
-def introduction(ran: dict[str, Any], clock: str) -> str:
-    counted = "CPU seconds of the thread" if clock == "cpu" else "wall time"
+def introduction(ran: dict[str, Any], clock: str, rounds: int) -> str:
+    counted = f"{'CPU seconds of the thread' if clock == 'cpu' else 'wall time'}, median of {rounds} rounds"
     return (
         f"`python bench/ab_cpu.py{'' if clock == 'cpu' else ' --clock ' + clock}`: {ran['model']} ({ran['dtype']}, "
         f"random weights) on one thread of {ran['device_name']}, torch {ran['torch']}, attention {ran['attention']}; "
@@ -100,10 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "ab_cpu.md")
     parser.add_argument("--model", default="smollm-135m")
     parser.add_argument("--clock", choices=("cpu", "wall"), default="cpu")
+    parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured")
     given = parser.parse_args(arguments)
-    found = pairs(given.folder, given.model, given.clock)
-    ran = found[0].measured.meta["measured"]
-    lines = ["# The ragged-decode A/B on a CPU", "", introduction(ran, given.clock), "", *table(found)]
+    found = pairs(given.folder, given.model, given.clock, given.rounds)
+    ran = found[0].measured[0].meta["measured"]
+    lines = ["# The ragged-decode A/B on a CPU", "", introduction(ran, given.clock, given.rounds), "", *table(found)]
     text = "\n".join(lines) + "\n"
     print(text)
     given.out.parent.mkdir(parents=True, exist_ok=True)
