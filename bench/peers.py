@@ -25,6 +25,7 @@ from arcsim.executor.ready import ready
 from arcsim.policies.base import EngineConfig
 from arcsim.policies.continuous import Continuous
 from arcsim.workloads.arrival import Arrival
+from arcsim.workloads.requests import OpenSession
 
 BLOCK = 16
 BUDGET = 2048
@@ -60,20 +61,12 @@ Serve = Callable[[int], int]
 """Serves that many requests and returns how many tokens came out."""
 
 
-class AtOnce:
-    """A session of equal requests that are all there from the start."""
-
-    def __init__(self, count: int, setting: Setting) -> None:
-        self._requests = [
-            Arrival(f"r{number}", 0.0, ((f"prompt {number}", setting.prompt),), setting.output, setting.output)
-            for number in range(count)
-        ]
-
-    def arrivals(self) -> list[Arrival]:
-        return self._requests
-
-    def on_finish(self, id: str, now: float) -> Arrival | None:
-        return None
+def at_once(count: int, setting: Setting) -> OpenSession:
+    """Equal requests that are all there from the start."""
+    return OpenSession(tuple(
+        Arrival(f"r{number}", 0.0, ((f"prompt {number}", setting.prompt),), setting.output, setting.output)
+        for number in range(count)
+    ))
 
 
 def executor(setting: Setting, most: int, *, fast: bool) -> Serve:
@@ -88,7 +81,7 @@ def executor(setting: Setting, most: int, *, fast: bool) -> Serve:
     )
 
     def serve(count: int) -> int:
-        loop = Loop(Continuous(engine, Continuous.Options.model_validate({})), AtOnce(count, setting), backend)
+        loop = Loop(Continuous(engine, Continuous.Options.model_validate({})), at_once(count, setting), backend)
         loop.run()
         run = loop.recorder.run({})
         return int(sum(run.requests.column("output_tokens").to_pylist()))

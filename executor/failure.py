@@ -5,6 +5,8 @@ import torch
 from ..engine.errors import BackendFailed
 from ..policies.base import Step
 
+WAYS_OUT = "lower engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs"
+
 
 def starved(error: Exception) -> bool:
     """Memory ran out, on either kind of device."""
@@ -13,19 +15,20 @@ def starved(error: Exception) -> bool:
 
 def failure(error: Exception, step: Step) -> BackendFailed | None:
     """The end of a run that keeps its trace; None where the error is none of the device's."""
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if starved(error):
-        return _out_of_memory(first, step)
+        return BackendFailed(out_of_memory(f"in {_size(step)}", WAYS_OUT, error))
     if isinstance(error, torch.AcceleratorError):
-        return BackendFailed(f"the device failed in or before {_size(step)}: {first}")
+        return BackendFailed(f"the device failed in or before {_size(step)}: {_first_line(error)}")
     return None
 
 
-def _out_of_memory(first: str, step: Step) -> BackendFailed:
-    return BackendFailed(
-        f"out of memory in {_size(step)}: lower engine.num_blocks, engine.max_num_batched_tokens or "
-        f"engine.max_num_seqs ({first})"
-    )
+def out_of_memory(when: str, ways_out: str, error: Exception) -> str:
+    """What is said of it, in a line."""
+    return f"out of memory {when}: {ways_out} ({_first_line(error)})"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _size(step: Step) -> str:

@@ -8,14 +8,13 @@ import torch
 
 from .backend import MeasuredBackend
 from .errors import ExecutorError
-from .failure import starved
+from .failure import WAYS_OUT, out_of_memory, starved
 from .model import PagedModel
 
 
 def ready(model: PagedModel, *, blocks: int, block_size: int, **choices: Any) -> MeasuredBackend:
     """`choices` as `MeasuredBackend` takes them. Raises `ExecutorError`, also where memory runs out."""
-    ways_out = "lower engine.num_blocks, engine.max_num_batched_tokens or engine.max_num_seqs"
-    with memory_named(f"with a KV pool of {blocks:,} blocks of {block_size} tokens, before the first step", ways_out):
+    with memory_named(f"with a KV pool of {blocks:,} blocks of {block_size} tokens, before the first step", WAYS_OUT):
         backend = MeasuredBackend(model, blocks=blocks, block_size=block_size, **choices)
         backend.warm_up()
     return backend
@@ -29,8 +28,7 @@ def memory_named(when: str, ways_out: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not starved(error):
             raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ExecutorError(f"out of memory {when}: {ways_out} ({reason})") from error
+        raise ExecutorError(out_of_memory(when, ways_out, error)) from error
 
 
 def use_threads(count: int | None) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .latency.affine import Affine
+from .residuals import Residuals
 
 Floats = NDArray[np.float64]
 FEATURES = ("decode_step", "prefill_step", "padded_prefill_token", "row")
@@ -20,7 +21,7 @@ class FitError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class AffineFit:
+class AffineFit(Residuals):
     """Coefficients in seconds, and what they give for each fitted row.
 
     `seconds` as measured, `predicted` as the model has it, both of shape [n]; `labels` name the rows.
@@ -33,19 +34,6 @@ class AffineFit:
     predicted: Floats
     labels: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
-
-    @property
-    def errors(self) -> Floats:
-        """(predicted - measured) / measured of each row, shape [n]."""
-        return self.predicted / self.seconds - 1.0
-
-    @property
-    def max_error(self) -> float:
-        return float(np.abs(self.errors).max())
-
-    @property
-    def mean_error(self) -> float:
-        return float(np.abs(self.errors).mean())
 
     def model(self) -> Affine:
         return Affine.model_validate(dict(zip(self.names, self.coefficients, strict=True)))

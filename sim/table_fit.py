@@ -9,6 +9,7 @@ from .fit import FitError, non_negative
 from .latency.curve import Curve, weights
 from .latency.table import DecodeTable, HostPart, PrefillTable, TableConfig
 from .measured import Floats, Measured
+from .residuals import Residuals
 
 FEWEST = 5
 """Steps that a region needs."""
@@ -22,7 +23,7 @@ TOLERANCE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class TableFit:
+class TableFit(Residuals):
     """The fitted model, and what it gives for each fitted step: `seconds` as measured and `predicted`, shape [steps].
 
     `notes`: where the steps say little, in words.
@@ -36,19 +37,6 @@ class TableFit:
     def settings(self) -> dict[str, Any]:
         """The model as a configuration has it."""
         return self.config.model_dump()
-
-    @property
-    def errors(self) -> Floats:
-        """(predicted - measured) / measured of each step, shape [steps]."""
-        return self.predicted / self.seconds - 1.0
-
-    @property
-    def max_error(self) -> float:
-        return float(np.abs(self.errors).max())
-
-    @property
-    def mean_error(self) -> float:
-        return float(np.abs(self.errors).mean())
 
 
 def fit_table(measured: Measured, *, charge_padding: bool = False) -> TableFit:

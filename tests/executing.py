@@ -22,6 +22,7 @@ from arcsim.policies.base import EngineConfig, Policy, Sequence, Step, Tokens
 from arcsim.policies.find import find_policy
 from arcsim.traces.run import Run
 from arcsim.workloads.arrival import Arrival, Piece
+from arcsim.workloads.requests import OpenSession
 
 COMMON = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -137,19 +138,6 @@ class Recording(MeasuredBackend):
         }
 
 
-class AtOnce:
-    """A session of requests that are all there from the start."""
-
-    def __init__(self, requests: Ids[Arrival]) -> None:
-        self._requests = requests
-
-    def arrivals(self) -> Ids[Arrival]:
-        return self._requests
-
-    def on_finish(self, id: str, now: float) -> Arrival | None:
-        return None
-
-
 @dataclass(slots=True)
 class Ran:
     """A finished run: its trace, what was sampled, and what the policy did."""
@@ -185,7 +173,7 @@ def serve(
     backend = Recording(
         model, blocks=engine.num_blocks, block_size=engine.block_size, outputs=outputs, ledger=ledger, **choices
     )
-    loop = Loop(served, AtOnce(requests), backend, audit=True, outputs=outputs)
+    loop = Loop(served, OpenSession(tuple(requests)), backend, audit=True, outputs=outputs)
     loop.run()
     return Ran(loop, backend, loop.recorder.run({}))
 

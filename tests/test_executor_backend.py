@@ -16,8 +16,9 @@ from arcsim.executor.errors import ExecutorError
 from arcsim.executor.model import load_model
 from arcsim.policies.base import EngineConfig
 from arcsim.workloads.arrival import Arrival
+from arcsim.workloads.requests import OpenSession
 
-from .executing import AtOnce, Recording, generated, mixed_requests, policy, request, serve, tiny
+from .executing import Recording, generated, mixed_requests, policy, request, serve, tiny
 
 ENGINE = EngineConfig(block_size=4, num_blocks=60, max_num_seqs=8, max_num_batched_tokens=32)
 
@@ -42,7 +43,7 @@ def test_a_steps_time_is_what_the_clocks_say(monkeypatch: pytest.MonkeyPatch) ->
     backend.builder.build = later(0.003, backend.builder.build)  # type: ignore[method-assign]
     backend.runner.run = later(0.005, backend.runner.run)  # type: ignore[method-assign]
     served.schedule = later(0.002, served.schedule)  # type: ignore[method-assign]
-    loop = Loop(served, AtOnce([request("a", 9, 4)]), backend)
+    loop = Loop(served, OpenSession((request("a", 9, 4),)), backend)
     loop.run()
     steps = loop.recorder.run({}).steps
     assert (steps.column("t_end").to_numpy() - steps.column("t_start").to_numpy()).tolist() == pytest.approx([0.01] * 4)
@@ -105,7 +106,7 @@ def test_out_of_memory_in_the_middle_keeps_the_trace(error: Exception) -> None:
         return honest(inputs)
 
     backend.runner.run = starved  # type: ignore[method-assign]
-    loop = Loop(policy("continuous", ENGINE), AtOnce(mixed_requests()), backend)
+    loop = Loop(policy("continuous", ENGINE), OpenSession(tuple(mixed_requests())), backend)
     loop.run()
     assert loop.outcome == "failed"
     assert loop.report.startswith("out of memory in a step of ")
@@ -128,7 +129,7 @@ def test_a_device_that_fails_is_told_when_its_tokens_are_read() -> None:
             return read(pending)
 
         patch.setattr(_Pending, "tokens", broken)
-        loop = Loop(policy("continuous", ENGINE), AtOnce(mixed_requests()), backend)
+        loop = Loop(policy("continuous", ENGINE), OpenSession(tuple(mixed_requests())), backend)
         loop.run()
     assert loop.outcome == "failed" and len(loop.recorder.run({}).steps) == 3
     assert loop.report.startswith("the device failed in or before a step of ")
@@ -143,7 +144,7 @@ def test_another_error_of_the_model_is_not_hidden() -> None:
 
     backend.runner.run = broken  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        Loop(policy("continuous", ENGINE), AtOnce(mixed_requests()), backend).run()
+        Loop(policy("continuous", ENGINE), OpenSession(tuple(mixed_requests())), backend).run()
 
 
 def test_an_interrupt_in_the_middle_keeps_the_trace() -> None:
@@ -157,7 +158,7 @@ def test_an_interrupt_in_the_middle_keeps_the_trace() -> None:
         return honest(inputs)
 
     backend.runner.run = interrupted  # type: ignore[method-assign]
-    loop = Loop(policy("continuous", ENGINE), AtOnce(mixed_requests()), backend)
+    loop = Loop(policy("continuous", ENGINE), OpenSession(tuple(mixed_requests())), backend)
     loop.run()
     assert loop.outcome == "interrupted"
     assert len(loop.recorder.run({}).steps) == 3
@@ -166,7 +167,7 @@ def test_an_interrupt_in_the_middle_keeps_the_trace() -> None:
 def test_idle_gaps_take_no_wall_time() -> None:
     far = Arrival("far", 1e6, (("p", 5),), 2, 2)
     backend = _backend()
-    loop = Loop(policy("continuous", ENGINE), AtOnce([request("a", 5, 2), far]), backend)
+    loop = Loop(policy("continuous", ENGINE), OpenSession((request("a", 5, 2), far)), backend)
     loop.run()
     assert loop.outcome == "completed"
     assert loop.now > 1e6
@@ -177,7 +178,7 @@ def test_warming_up_changes_no_token() -> None:
     cold = serve(tiny("qwen2"), requests, policy("continuous", ENGINE)).backend.tokens
     warm = Recording(tiny("qwen2"), blocks=60, block_size=4, max_num_seqs=8)
     warm.warm_up()
-    Loop(policy("continuous", ENGINE), AtOnce(requests), warm).run()
+    Loop(policy("continuous", ENGINE), OpenSession(tuple(requests)), warm).run()
     assert warm.tokens == cold
 
 

@@ -13,19 +13,7 @@ from arcsim.sim.latency.affine import Affine
 from arcsim.traces.interval import interval_lines, stamped
 from arcsim.traces.run import Run
 from arcsim.workloads.arrival import Arrival
-
-
-class Known:
-    """A session of arrivals that are known from the start."""
-
-    def __init__(self, arrivals: list[Arrival]) -> None:
-        self._arrivals = arrivals
-
-    def arrivals(self) -> list[Arrival]:
-        return self._arrivals
-
-    def on_finish(self, id: str, now: float) -> None:
-        return None
+from arcsim.workloads.requests import OpenSession
 
 
 def simulated(count: int, output: int, *, pool: int = 2000, ratio: float = 0.7) -> Run:
@@ -33,7 +21,7 @@ def simulated(count: int, output: int, *, pool: int = 2000, ratio: float = 0.7) 
     options = SglangOptions.model_validate({"disable_overlap_schedule": True, "init_new_token_ratio": ratio})
     policy = Sglang(EngineConfig(block_size=1, num_blocks=pool), options)
     arrivals = [Arrival(f"r{n}", 0.0, ((f"u{n}", 50),), output, output) for n in range(count)]
-    loop = Loop(policy, Known(arrivals), SimulatedBackend(Affine(decode_step=0.01, prefill_step=0.1)))
+    loop = Loop(policy, OpenSession(tuple(arrivals)), SimulatedBackend(Affine(decode_step=0.01, prefill_step=0.1)))
     loop.run()
     return loop.recorder.run({"events": loop.recorder.events})
 

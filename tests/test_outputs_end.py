@@ -4,7 +4,7 @@ Tried by hand, each fails here: the end noted for the token after, the end of a 
 calendar, the expected length kept as the wanted one, a policy's time left out of its step.
 """
 
-from collections.abc import Callable, Mapping, Sequence as Ids
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from arcsim.policies.base import (
 )
 from arcsim.policies.find import find_policy
 from arcsim.workloads.arrival import Arrival
+from arcsim.workloads.requests import OpenSession
 
 
 class Ending:
@@ -57,18 +58,7 @@ class Ending:
         return None
 
 
-class Known:
-    def __init__(self, requests: Ids[Arrival]) -> None:
-        self._requests = requests
-
-    def arrivals(self) -> Ids[Arrival]:
-        return self._requests
-
-    def on_finish(self, id: str, now: float) -> Arrival | None:
-        return None
-
-
-REQUESTS = [Arrival(name, 0.0, ((f"p{name}", 5 + row),), 3, 8) for row, name in enumerate("abcd")]
+REQUESTS = tuple(Arrival(name, 0.0, ((f"p{name}", 5 + row),), 3, 8) for row, name in enumerate("abcd"))
 
 
 def _policy(name: str) -> Policy:
@@ -78,7 +68,7 @@ def _policy(name: str) -> Policy:
 
 @pytest.mark.parametrize("name", ["continuous", "mistralrs_paged"])
 def test_the_backend_ends_outputs(name: str) -> None:
-    loop = Loop(_policy(name), Known(REQUESTS), Ending({"a": 1, "b": 2, "c": 5}), audit=True, outputs="sampled")
+    loop = Loop(_policy(name), OpenSession(REQUESTS), Ending({"a": 1, "b": 2, "c": 5}), audit=True, outputs="sampled")
     loop.run()
     assert loop.outcome == "completed"
     requests = loop.recorder.run({}).requests
@@ -89,7 +79,7 @@ def test_the_backend_ends_outputs(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["continuous", "mistralrs_paged"])
 def test_forced_outputs_have_the_workloads_length(name: str) -> None:
-    loop = Loop(_policy(name), Known(REQUESTS), Ending({}), audit=True)
+    loop = Loop(_policy(name), OpenSession(REQUESTS), Ending({}), audit=True)
     loop.run()
     assert loop.recorder.run({}).requests.column("output_tokens").to_pylist() == [3, 3, 3, 3]
 
@@ -122,7 +112,7 @@ def test_what_ends_outside_a_decode_batch() -> None:
 
 
 def test_a_backend_that_fails_ends_the_run_and_keeps_the_trace() -> None:
-    loop = Loop(_policy("continuous"), Known(REQUESTS), Ending({}, fails=3), audit=True)
+    loop = Loop(_policy("continuous"), OpenSession(REQUESTS), Ending({}, fails=3), audit=True)
     loop.run()
     assert (loop.outcome, loop.report) == ("failed", "out of memory: lower engine.num_blocks")
     assert len(loop.recorder.run({}).steps) == 2
@@ -138,7 +128,7 @@ def test_the_policys_time_is_part_of_its_step() -> None:
 
     backend = Ending({})
     backend.clock = clock
-    loop = Loop(_policy("continuous"), Known(REQUESTS[:1]), backend)
+    loop = Loop(_policy("continuous"), OpenSession(REQUESTS[:1]), backend)
     loop.run()
     steps = loop.recorder.run({}).steps
     whole = steps.column("t_end").to_numpy() - steps.column("t_start").to_numpy()

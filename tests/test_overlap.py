@@ -11,6 +11,7 @@ from arcsim.sim.backend import SimulatedBackend
 from arcsim.sim.latency.affine import Affine
 from arcsim.traces.run import Run
 from arcsim.workloads.arrival import Arrival
+from arcsim.workloads.requests import OpenSession
 
 
 class Ahead(Policy):
@@ -123,17 +124,6 @@ class Forgetful(Ahead):
     delivers_in_flight = False
 
 
-class Session:
-    def __init__(self, requests: Iterable[Arrival]) -> None:
-        self._requests = requests
-
-    def arrivals(self) -> Iterable[Arrival]:
-        return self._requests
-
-    def on_finish(self, id: str, now: float) -> Arrival | None:
-        return None
-
-
 class Model(SimulatedBackend):
     """Samples ids of its own: the number of the step, 100 apart."""
 
@@ -156,7 +146,7 @@ def serve(
 ) -> Run:
     """Steps of a second unless another latency is given; the laws are checked."""
     model = Affine(decode_step=1.0, prefill_step=1.0) if latency is None else latency
-    loop = Loop(policy, Session(requests), backend or SimulatedBackend(model, empty_step=0.25), audit=True)
+    loop = Loop(policy, OpenSession(tuple(requests)), backend or SimulatedBackend(model, empty_step=0.25), audit=True)
     loop.run()
     assert loop.outcome == "completed", loop.report
     return loop.recorder.run({})

@@ -21,21 +21,9 @@ from arcsim.policies.sglang_request import Request
 from arcsim.sim.backend import SimulatedBackend
 from arcsim.sim.latency.affine import Affine
 from arcsim.workloads.arrival import Arrival
+from arcsim.workloads.requests import OpenSession
 
 SECOND_EACH = Affine(decode_step=1.0, prefill_step=1.0)
-
-
-class Known:
-    """A session of arrivals that are known from the start."""
-
-    def __init__(self, arrivals: list[Arrival]) -> None:
-        self._arrivals = arrivals
-
-    def arrivals(self) -> list[Arrival]:
-        return self._arrivals
-
-    def on_finish(self, id: str, now: float) -> None:
-        return None
 
 
 class OneByOne(Sglang):
@@ -54,7 +42,7 @@ def policy(
 
 
 def served(policy: Sglang, arrivals: list[Arrival], latency: Affine = SECOND_EACH) -> Loop:
-    loop = Loop(policy, Known(arrivals), SimulatedBackend(latency), audit=True)
+    loop = Loop(policy, OpenSession(tuple(arrivals)), SimulatedBackend(latency), audit=True)
     loop.run()
     return loop
 
@@ -206,7 +194,7 @@ def test_a_second_prompt_is_not_cut_in_a_step_unless_strict() -> None:
             disable_overlap_schedule=True, strict_sglang=strict,
         )
         arrivals = [request("r", 10, 30), request("a", 60, 4, 2.5), request("b", 90, 4, 2.5)]
-        loop = Loop(chosen, Known(arrivals), SimulatedBackend(SECOND_EACH))
+        loop = Loop(chosen, OpenSession(tuple(arrivals)), SimulatedBackend(SECOND_EACH))
         add = chosen.add
 
         def mark(sequence: Sequence) -> str | None:
